@@ -1,0 +1,1 @@
+"""Bulk signing server: the names that plugin authors use."""

@@ -1,0 +1,61 @@
+"""Error codes: the one table of every code the core can emit (API-76).
+
+`status` is the HTTP status, or None for a code that is only recorded on a job. Codes of plugins join through
+`Schema.error_code`. Codes are only added, never renamed (API-02).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+
+__all__ = ["CODES", "ErrorCode"]
+
+
+@attrs.frozen
+class ErrorCode:
+    """One row of the table: wire code, HTTP status (None: never an HTTP response) and English title."""
+
+    code: str
+    status: int | None
+    title: str
+    text_on_job: bool = False
+    """On a job, `errorMessage` is `<code>: <text>` instead of the code alone (end of rest-api section 6)."""
+
+
+_ROWS = (
+    ErrorCode("request.invalid", 400, "The request is malformed, or the route or method does not exist"),
+    ErrorCode("internal", 500, "An unexpected error occurred"),
+    ErrorCode("auth.misconfigured", 401, "The configured API key is empty"),
+    ErrorCode("auth.invalid-credentials", 401, "The API key is missing or wrong"),
+    ErrorCode("validation.filter-invalid", 400, "A query value is not acceptable"),
+    ErrorCode("folder.not-found", 404, "No such input folder is configured"),
+    ErrorCode("profile.not-found", 400, "No such signing profile"),
+    ErrorCode("profile.disabled", 409, "The signing profile takes no new work"),
+    ErrorCode("profile.degraded", None, "The signing profile cannot sign"),
+    ErrorCode("upload.disabled", 409, "Uploads are switched off on this host"),
+    ErrorCode("upload.empty", 400, "The upload has no file, or the file is empty"),
+    ErrorCode("upload.too-large", 413, "The upload is larger than this host allows"),
+    ErrorCode("upload.invalid-name", 400, "The uploaded file has no usable name"),
+    ErrorCode("upload.format-unsupported", 400, "Unknown signature format"),
+    ErrorCode("job.not-found", 404, "No such job"),
+    ErrorCode("job.race-lost", 409, "Another writer changed the job first"),
+    ErrorCode("job.not-failed", 409, "Only a failed job can be retried"),
+    ErrorCode("job.input-missing", 409, "The original input file is gone"),
+    ErrorCode("job.already-processing", 409, "An active job already has this path"),
+    ErrorCode("job.path-too-long", 400, "The path is longer than 850 characters"),
+    ErrorCode("job.output-unavailable", 409, "The job has no signed output"),
+    ErrorCode("job.output-gone", 410, "The signed output is no longer in the output folder"),
+    ErrorCode("job.input-held", None, "Someone else holds the input file"),
+    ErrorCode("job.input-diverged", None, "The input was rewritten while the job ran; it was left in place"),
+    ErrorCode("approval.content-changed", None, "The staged bytes changed before signing"),
+    ErrorCode("sign.failed", None, "Signing failed", text_on_job=True),
+    ErrorCode("sign.certificate-invalid", None, "The certificate was refused before signing", text_on_job=True),
+    ErrorCode("verify.failed", None, "The signed file did not pass its check", text_on_job=True),
+    ErrorCode("promote.output-exists", None, "The output name is taken", text_on_job=True),
+    ErrorCode("recovery.interrupted", None, "The process that worked on the job ended", text_on_job=True),
+)
+
+CODES: Mapping[str, ErrorCode] = MappingProxyType({row.code: row for row in _ROWS})

@@ -1,0 +1,1 @@
+"""Signature formats: readers and writers in and out; no job, no folder."""
