@@ -1,0 +1,133 @@
+"""Signing methods: how a signature comes about (role `signing method`), and what a signature looks like."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+from bulksigner.contract.certificate import OpenedKey
+
+__all__ = [
+    "Dispatched",
+    "Format",
+    "Measured",
+    "Overtaken",
+    "Refused",
+    "Signed",
+    "SigningMethod",
+    "SigningRequest",
+    "Unknown",
+    "Waiting",
+]
+
+
+class Format(enum.Enum):
+    """Signature formats; the value is the wire name (API-01)."""
+
+    PADES = "Pades"
+    CADES = "Cades"
+    XADES = "Xades"
+
+
+@attrs.frozen
+class Measured:
+    """Length in bytes and SHA-256 (32 bytes) of a file, as measured by one read of it."""
+
+    length: int
+    sha256: bytes
+
+
+@attrs.frozen
+class SigningRequest:
+    """All that a method needs to sign one staged file; paths are local."""
+
+    job_id: str
+    file_name: str
+    format: Format
+    staged: Path
+    staged_measured: Measured
+    target: Path
+    key: OpenedKey | None
+    signed_at: datetime.datetime
+    options: Mapping[str, str] = attrs.field(factory=dict)
+    metadata: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Signed:
+    """The signed file is complete at the request's target; `measured` is of that file."""
+
+    measured: Measured
+
+
+@attrs.frozen
+class Dispatched:
+    """A remote side has the file; `reference` names it there."""
+
+    reference: str
+
+
+@attrs.frozen
+class Waiting:
+    """The remote side has not decided yet."""
+
+
+@attrs.frozen
+class Refused:
+    """The remote side will not sign; the reason is fit to be shown."""
+
+    reason: str
+
+
+@attrs.frozen
+class Overtaken:
+    """A remote document moved on before it was signed here."""
+
+    found: str
+
+
+@attrs.frozen
+class Unknown:
+    """After an interruption the outcome cannot be established."""
+
+    reason: str
+
+
+@runtime_checkable
+class SigningMethod(Protocol):
+    """Makes a signature here, or has it made elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """Return the value of `Method` that chooses this method, such as `Local`."""
+        ...
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Tell whether a profile of this method must open a key."""
+        ...
+
+    def sign(self, request: SigningRequest) -> Signed | Dispatched | Overtaken:
+        """Sign the staged file, or hand it over.
+
+        The bytes read must be hashed again in that read and refused before the key is used when they are not
+        `staged_measured` (PIPE-77). Raises `StepFailed` or `ProviderError`.
+        """
+        ...
+
+    def poll(self, dispatched: Dispatched) -> Signed | Waiting | Refused:
+        """Ask the remote side once; only for methods that dispatch."""
+        ...
+
+    def withdraw(self, dispatched: Dispatched) -> None:
+        """Take back what was dispatched, best effort, after the local cancel was committed."""
+        ...
+
+    def settle(self, job_id: str) -> Signed | Overtaken | Unknown:
+        """Find out how an interrupted job ended; reads, never signs."""
+        ...

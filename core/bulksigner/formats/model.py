@@ -1,0 +1,66 @@
+"""What every signature format shares: its signer, its check and their refusals."""
+
+from __future__ import annotations
+
+import datetime
+from typing import BinaryIO, Protocol
+
+import attrs
+
+from bulksigner.contract.certificate import KeyAlgorithm
+from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.signing import Format, Measured
+
+__all__ = ["CheckFailed", "Checked", "ContentChanged", "Expectation", "FileSigner", "FormatRefused"]
+
+
+class FormatRefused(BulkSignerError):
+    """Refuse content that the format cannot sign; the text names the first defect and its place."""
+
+    default_code = "sign.failed"
+
+
+class ContentChanged(BulkSignerError):
+    """Refuse to use the key: the bytes read are not the bytes that were staged (PIPE-77)."""
+
+    default_code = "approval.content-changed"
+
+
+class CheckFailed(BulkSignerError):
+    """Report the first thing that is wrong with a signed file (ICP-34)."""
+
+    default_code = "verify.failed"
+
+
+class FileSigner(Protocol):
+    """Signs files of one format with one opened key; everything that does not differ by file is made once."""
+
+    def sign(
+        self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime
+    ) -> Measured:
+        """Read `source`, write the signed file to `target` and measure what was written.
+
+        `source` is read from its start and seekable; `target` is empty, writable and seekable. Raises
+        `ContentChanged` before the key is used when the bytes read are not `expected`, `FormatRefused` when the
+        content cannot be signed in this format, `ProviderError` from the key.
+        """
+        ...
+
+
+@attrs.frozen
+class Expectation:
+    """What a check holds an artifact against; it gets nothing else from the signing step (BEY-01)."""
+
+    format: Format
+    certificate: bytes
+    original: Measured
+
+
+@attrs.frozen
+class Checked:
+    """What a check saw: the artifact as measured in the same read, and facts of the signature."""
+
+    measured: Measured
+    algorithm: KeyAlgorithm
+    digest: str
+    signing_time: datetime.datetime | None
