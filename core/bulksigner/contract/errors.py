@@ -1,18 +1,18 @@
 """What goes wrong, as one tree.
 
-    BulkSignerError                 code, and a sentence that says what to do
-    ├── ConfigurationRefused        every failure at once: key, variable, what is wrong, remedy (exit 78)
-    ├── StartRefused                anything else that stops a start, with its own exit code (OPS-24 to OPS-30)
-    ├── Refusal                     a person asked for what the rules do not allow
-    │   ├── NotFound
-    │   ├── NotAllowed
-    │   └── RaceLost
-    ├── PluginFailed                load time; recorded, never raised past the manager
-    ├── ProviderError               what providers raise on purpose
-    │   ├── TemporaryFailure        may be asked again where asking again is harmless
-    │   ├── PermanentFailure        will not get better by itself
-    │   └── HeldElsewhere           someone else has the file; an expected outcome
-    └── StepFailed                  ends the job: code, scrubbed message, cause
+BulkSignerError                 code, and a sentence that says what to do
+├── ConfigurationRefused        every failure at once: key, variable, what is wrong, remedy (exit 78)
+├── StartRefused                anything else that stops a start, with its own exit code (OPS-24 to OPS-30)
+├── Refusal                     a person asked for what the rules do not allow
+│   ├── NotFound
+│   ├── NotAllowed
+│   └── RaceLost
+├── PluginFailed                load time; recorded, never raised past the manager
+├── ProviderError               what providers raise on purpose
+│   ├── TemporaryFailure        may be asked again where asking again is harmless
+│   ├── PermanentFailure        will not get better by itself
+│   └── HeldElsewhere           someone else has the file; an expected outcome
+└── StepFailed                  ends the job: code, scrubbed message, cause
 """
 
 from __future__ import annotations

@@ -140,5 +140,3 @@ class Schema(Protocol):
     def error_code(self, code: str, status: int | None, title: str) -> None:
         """Declare an error code of the plugin (API-76)."""
         ...
-
-

@@ -35,9 +35,7 @@ class CheckFailed(BulkSignerError):
 class FileSigner(Protocol):
     """Signs files of one format with one opened key; everything that does not differ by file is made once."""
 
-    def sign(
-        self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime
-    ) -> Measured:
+    def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Read `source`, write the signed file to `target` and measure what was written.
 
         `source` is read from its start and seekable; `target` is empty, writable and seekable. Raises
