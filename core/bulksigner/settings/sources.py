@@ -164,7 +164,9 @@ def _read_json(text: str) -> Any:
         raise _Malformed(f"holds {name}, which is not JSON.")
 
     try:
-        return json.loads(text, object_pairs_hook=refuse_twice, parse_constant=refuse_constant) if text.strip() else None
+        return (
+            json.loads(text, object_pairs_hook=refuse_twice, parse_constant=refuse_constant) if text.strip() else None
+        )
     except json.JSONDecodeError as error:
         raise _Malformed(f"is not valid JSON (line {error.lineno}, column {error.colno}).") from None
     except ValueError:  # a number of thousands of digits

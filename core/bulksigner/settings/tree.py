@@ -12,7 +12,19 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Branch", "Duplicate", "Leaf", "Node", "grow", "is_index", "is_present", "merge", "prune", "show_path", "walk"]
+__all__ = [
+    "Branch",
+    "Duplicate",
+    "Leaf",
+    "Node",
+    "grow",
+    "is_index",
+    "is_present",
+    "merge",
+    "prune",
+    "show_path",
+    "walk",
+]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,5}")
 
@@ -54,18 +66,21 @@ class Branch:
             node = node.child(segment) if isinstance(node, Branch) else None
         return node
 
-    def insert(self, path: Sequence[str], leaf: Leaf) -> None:
-        """Put a leaf at `path`, making the branches in between; raises `Duplicate` where the place is taken."""
+    def insert(self, path: Sequence[str], node: Node, above: tuple[str, ...] = ()) -> None:
+        """Put a node at `path`, making the branches in between; raises `Duplicate` where the place is taken.
+
+        `above` is the path of this branch itself, for the exception.
+        """
         branch = self
         for depth, segment in enumerate(path[:-1], start=1):
-            _, node = branch.children.setdefault(segment.casefold(), (segment, Branch(origin=leaf.origin)))
-            if isinstance(node, Leaf):
-                raise Duplicate(path[:depth], (node.origin, leaf.origin))
-            branch = node
+            _, inner = branch.children.setdefault(segment.casefold(), (segment, Branch(origin=node.origin)))
+            if isinstance(inner, Leaf):
+                raise Duplicate((*above, *path[:depth]), (inner.origin, node.origin))
+            branch = inner
         taken = branch.child(path[-1])
         if taken is not None:
-            raise Duplicate(path, (taken.origin, leaf.origin))
-        branch.children[path[-1].casefold()] = (path[-1], leaf)
+            raise Duplicate((*above, *path), (taken.origin, node.origin))
+        branch.children[path[-1].casefold()] = (path[-1], node)
 
 
 Node = Leaf | Branch
@@ -94,24 +109,12 @@ def grow(parsed: Any, origin: str, path: tuple[str, ...] = ()) -> Node:
         branch = Branch(origin=origin)
         for key, value in parsed.items():
             segments = str(key).split(":")
-            _graft(branch, segments, grow(value, origin, (*path, *segments)), path)
+            branch.insert(segments, grow(value, origin, (*path, *segments)), path)
         return branch
     if isinstance(parsed, list):
         items = {str(index): (str(index), grow(item, origin, (*path, str(index)))) for index, item in enumerate(parsed)}
         return Branch(items, is_list=True, origin=origin)
     return Leaf(parsed, origin)
-
-
-def _graft(branch: Branch, segments: Sequence[str], node: Node, path: tuple[str, ...]) -> None:
-    for depth, segment in enumerate(segments[:-1], start=1):
-        _, inner = branch.children.setdefault(segment.casefold(), (segment, Branch(origin=node.origin)))
-        if isinstance(inner, Leaf):
-            raise Duplicate((*path, *segments[:depth]), (inner.origin, node.origin))
-        branch = inner
-    last = segments[-1]
-    if last.casefold() in branch.children:
-        raise Duplicate((*path, *segments), (node.origin, node.origin))
-    branch.children[last.casefold()] = (last, node)
 
 
 def merge(under: Branch, over: Branch, on_list: Callable[[tuple[str, ...], Branch, Branch], None]) -> Branch:
