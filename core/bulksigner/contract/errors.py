@@ -76,7 +76,7 @@ class Failure:
             return f"{self.origin}: {self.problem} {self.remedy}"
         if self.variable == self.key:
             return f"{self.key}: {self.problem} {self.remedy}"
-        where = f", from {self.origin}" if self.origin else ""
+        where = f", from {self.origin}" if self.origin not in ("", f"variable {self.variable}") else ""
         return f"{self.key} (variable {self.variable}{where}): {self.problem} {self.remedy}"
 
 

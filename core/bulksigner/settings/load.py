@@ -7,19 +7,22 @@ from pathlib import Path
 
 import attrs
 
+from bulksigner.contract.errors import Failure
 from bulksigner.contract.settings import Secret, Settings
 from bulksigner.settings import reserved
+from bulksigner.settings.choices import Installed, explain_absent
 from bulksigner.settings.databases import locate_database
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import check_folders, resolve_storage
+from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import CoreSettings, DatabaseProvider
-from bulksigner.settings.rules import check_rules
+from bulksigner.settings.rules import check_rules, list_certificates
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.sources import read_environment, read_files
 from bulksigner.settings.tree import merge
 from bulksigner.settings.variables import HostVariables
 
-__all__ = ["LoadedSettings", "load"]
+__all__ = ["LoadedSettings", "check_choices", "load"]
 
 
 @attrs.frozen
@@ -88,3 +91,24 @@ def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> Core
         # The path of a file is no secret, and masking it would blot it out of every log line that names it.
         findings.secrets.remove(core.connection_strings.default)
     return attrs.evolve(resolved, database_location=database)
+
+
+def check_choices(loaded: LoadedSettings, installed: Installed) -> list[Failure]:
+    """Check the names that select plugins, once these have handed over what they have (CFG-16, OPS-56)."""
+    core = loaded.core
+    chosen = [("Storage:Provider", core.storage.provider, installed.storage_providers)]
+    chosen += [
+        (f"Storage:Inputs[{index}]:Provider", folder.provider, installed.storage_providers)
+        for index, folder in enumerate(core.storage.inputs)
+        if folder.provider != core.storage.provider
+    ]
+    chosen += [
+        (f"Signing:Profiles[{index}]:Method", seed.method, installed.signing_methods)
+        for index, seed in enumerate(core.signing.profiles)
+    ]
+    chosen += [(f"{key}:Source", choice.source, installed.sources) for key, choice in list_certificates(core)]
+    return [
+        Failure(key, f"is {quote(value)}, which nothing installed here answers to.", explain_absent(value, known))
+        for key, value, known in chosen
+        if value not in known
+    ]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from bulksigner.contract.errors import Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
-from bulksigner.settings.choices import Installed, explain_absent
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import (
@@ -21,7 +19,7 @@ from bulksigner.settings.model import (
 )
 from bulksigner.settings.shapes import Kind, members_of
 
-__all__ = ["check_choices", "check_rules"]
+__all__ = ["check_rules", "list_certificates"]
 
 _SPARE_CONNECTIONS = 3
 _SHORTEST_MASKED = 12
@@ -32,7 +30,7 @@ def check_rules(core: CoreSettings, findings: Findings) -> None:
     """Apply the rules on database and profiles; those on folders are in `folders`."""
     _check_connections(core, findings)
     _check_profiles(core, findings)
-    for key, choice in _list_certificates(core):
+    for key, choice in list_certificates(core):
         _warn_of_short_secrets(key, choice, findings)
         if core.pipeline.max_concurrency > 1 and choice.source in _SINGLE_SESSION_SOURCES:
             findings.warn(
@@ -93,7 +91,8 @@ def _check_format(key: str, seed: ProfileSeed, findings: Findings) -> None:
             findings.refuse(f"{key}:{name}", f"needs Format {formats}, which is {found}.", "Remove the key.")
 
 
-def _list_certificates(core: CoreSettings) -> Iterator[tuple[str, CertificateChoice]]:
+def list_certificates(core: CoreSettings) -> Iterator[tuple[str, CertificateChoice]]:
+    """Yield the certificate blocks that count, with their keys: those of the profiles, else the single one (CFG-69)."""
     if core.signing.profiles:
         for index, seed in enumerate(core.signing.profiles):
             if seed.certificate is not None:
@@ -112,23 +111,3 @@ def _warn_of_short_secrets(key: str, choice: CertificateChoice, findings: Findin
                 f"{key}:{choice.source}:{member.key} is shorter than {_SHORTEST_MASKED} characters: "
                 "logs cannot mask it wherever it appears (CFG-71)."
             )
-
-
-def check_choices(core: CoreSettings, installed: Installed) -> list[Failure]:
-    """Check the names that select plugins, once these have handed over what they have (CFG-16, OPS-56)."""
-    chosen = [("Storage:Provider", core.storage.provider, installed.storage_providers)]
-    chosen += [
-        (f"Storage:Inputs[{index}]:Provider", folder.provider, installed.storage_providers)
-        for index, folder in enumerate(core.storage.inputs)
-        if folder.provider != core.storage.provider
-    ]
-    chosen += [
-        (f"Signing:Profiles[{index}]:Method", seed.method, installed.signing_methods)
-        for index, seed in enumerate(core.signing.profiles)
-    ]
-    chosen += [(f"{key}:Source", choice.source, installed.sources) for key, choice in _list_certificates(core)]
-    return [
-        Failure(key, f"is {quote(value)}, which nothing installed here answers to.", explain_absent(value, known))
-        for key, value, known in chosen
-        if value not in known
-    ]

@@ -11,10 +11,25 @@ import attrs
 
 from bulksigner.contract.errors import Failure
 
-__all__ = ["DEFAULT_PIN_VARIABLE", "HostVariables", "ListenAddress"]
+__all__ = ["VARIABLES", "HostVariables", "ListenAddress"]
 
-DEFAULT_PIN_VARIABLE = "BULK_SIGNER_PKCS11_PIN"
 _DEFAULT_URL = "http://0.0.0.0:8080"
+VARIABLES = (
+    ("`BULK_SIGNER_CONFIG_DIR`", "none", "Directory of further settings files, above those of the content root."),
+    (
+        "`BULK_SIGNER_ENVIRONMENT`",
+        "`Production`",
+        "Name of the environment; `Development` shows full error detail. Alias: `ASPNETCORE_ENVIRONMENT`.",
+    ),
+    ("`BULK_SIGNER_URLS`", f"`{_DEFAULT_URL}`", "Listen addresses, separated by `;`. Alias: `ASPNETCORE_URLS`."),
+    ("`BULK_SIGNER_CONTENT_ROOT`", "working directory", "Base of relative paths and place of the settings files."),
+    ("`BULK_SIGNER_DISABLED_PLUGINS`", "none", "Plugins that are not imported: entry-point names, comma-separated."),
+    ("`BULK_SIGNER_ALLOW_ROOT`", "none", "`1` lets the service start as root or administrator."),
+    ("`BULK_SIGNER_PKCS11_PIN`", "none", "Token PIN, unless `Certificate:Pkcs11:PinEnvVar` names another variable."),
+    ("`WEBSITE_INSTANCE_ID`", "none", "Identity of this instance, given by the platform."),
+    ("`NOTIFY_SOCKET`", "none", "Set by systemd; readiness is reported there."),
+    ("`TZ`", "of the host", "Local time zone."),
+)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ANY_HOST = ("*", "+")
 
