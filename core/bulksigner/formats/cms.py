@@ -131,11 +131,13 @@ def _certificate_fields(certificate: bytes) -> list[bytes]:
 
 
 def _choose_certificates(key: OpenedKey) -> list[bytes]:
-    """Take the signer and its issuers; a self-signed root is left to whoever trusts it."""
+    """Take the signer and its issuers upwards; a self-signed root is left to whoever trusts it."""
     chosen = [key.certificate]
-    for issuer in key.chain:
-        fields = _certificate_fields(issuer)
-        if fields[2] != fields[4] and issuer not in chosen:
+    by_subject = {_certificate_fields(issuer)[4]: issuer for issuer in reversed(key.chain)}
+    wanted = _certificate_fields(key.certificate)[2]
+    while issuer := by_subject.pop(wanted, None):
+        wanted, subject = _certificate_fields(issuer)[2], wanted
+        if wanted != subject:
             chosen.append(issuer)
     return chosen
 

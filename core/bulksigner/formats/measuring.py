@@ -53,7 +53,8 @@ def require_same(found: Measured, expected: Measured) -> None:
     """Raise `ContentChanged` unless the bytes read are the bytes that were staged (PIPE-77)."""
     if found.length != expected.length:
         raise ContentChanged(
-            f"The staged file has {found.length} bytes, {expected.length} were staged; it was not signed. Submit it again."
+            f"The staged file no longer has the {expected.length} bytes that were staged; it was not signed. "
+            "Submit it again."
         )
     if found.sha256 != expected.sha256:
         raise ContentChanged(

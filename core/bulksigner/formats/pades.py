@@ -35,13 +35,14 @@ class PadesSigner:
 
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Write `source` followed by the signature's update to `target`; see `FileSigner.sign`."""
+        digest = self._spec.digest
         source.seek(0)
         document = io.BytesIO(source.read())
-        # Three digests begin with the input's bytes: of the input, of what is signed, of the artifact. One read serves all.
+        # Three digests begin with the input's bytes, which are read once: the input's, the signed bytes', the artifact's.
         with document.getbuffer() as content:
             length = len(content)
             artifact = hashlib.sha256(content)
-            signed = artifact.copy() if self._spec.digest is Digest.SHA256 else hashlib.new(self._spec.digest.value, content)
+            signed = artifact.copy() if digest is Digest.SHA256 else hashlib.new(digest.value, content)
             require_same(Measured(length, artifact.digest()), expected)
             _require_header(content)
 
@@ -59,7 +60,7 @@ class PadesSigner:
             signed.update(content[length:start])
             signed.update(content[end:])
             attributes = self._signed_data.attributes(signed.digest(), signed_at)
-            cms = self._signed_data.detached(attributes, self._key.sign(attributes, self._spec.digest))
+            cms = self._signed_data.detached(attributes, self._key.sign(attributes, digest))
             content[start + 1 : start + 1 + 2 * len(cms)] = cms.hex().encode()
             artifact.update(content[length:])
             target.write(content)
@@ -71,7 +72,7 @@ def _require_header(content: memoryview) -> None:
     position = start.find(_HEADER)
     if position > 0:
         raise FormatRefused(
-            f"The PDF has {position} bytes before its header (byte 0 to {position - 1}); remove them before it is signed."
+            f"The PDF has junk before its header (bytes 0 to {position - 1}); remove it before the file is signed."
         )
     if position < 0:
         raise FormatRefused("The file is not a PDF: it does not begin with %PDF-.")

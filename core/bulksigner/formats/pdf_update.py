@@ -1,6 +1,6 @@
 """The one door to pyHanko: an incremental update of a PDF that adds an empty signature (ISO 32000-1 12.7.4.5, 12.8).
 
-Importing this module imports pyHanko's PDF part, which takes a third of a second; `pades` does it when a signer is made.
+Importing this module takes a third of a second, which `pades` spends when a signer is made.
 """
 
 from __future__ import annotations
@@ -68,8 +68,11 @@ def append_signature(document: io.BytesIO, signature: EmptySignature) -> tuple[i
         writer.write_in_place()
     except FormatRefused:
         raise
-    except Exception as error:  # noqa: BLE001 - pyHanko raises whatever a malformed file provokes, to AssertionError
-        raise FormatRefused(f"The PDF is damaged ({place}): {_describe(error)}. Repair it before it is signed.") from error
+    except Exception as error:
+        # pyHanko lets through whatever a malformed file provokes: AssertionError, RecursionError, TypeError.
+        raise FormatRefused(
+            f"The PDF is damaged ({place}): {_describe(error)}. Repair the file and submit it."
+        ) from error
     start, end = contents.offset, contents.offset + len(contents.encoded)
     length = document.seek(0, io.SEEK_END)
     document.seek(byte_range.offset)
