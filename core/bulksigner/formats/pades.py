@@ -38,7 +38,7 @@ class PadesSigner:
         digest = self._spec.digest
         source.seek(0)
         document = io.BytesIO(source.read())
-        # Three digests begin with the input's bytes, which are read once: the input's, the signed bytes', the artifact's.
+        # The input's, the signature's and the artifact's digest all begin with the same bytes, hashed once for all.
         with document.getbuffer() as content:
             length = len(content)
             artifact = hashlib.sha256(content)

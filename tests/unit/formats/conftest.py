@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import io
 import random
+import shutil
+import subprocess
 import zlib
 from collections.abc import Callable
 
@@ -18,6 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
 from bulksigner.contract.signing import Measured
+from bulksigner.formats.model import FileSigner
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 _HASHES: dict[Digest, hashes.HashAlgorithm] = {Digest.SHA256: hashes.SHA256(), Digest.SHA512: hashes.SHA512()}
@@ -120,6 +124,50 @@ def any_key(request: pytest.FixtureRequest) -> HeldKey:
 def measure(content: bytes) -> Measured:
     """Measure bytes as staging does."""
     return Measured(len(content), hashlib.sha256(content).digest())
+
+
+SIGNED_AT = datetime.datetime(2026, 3, 4, 5, 6, 7, tzinfo=datetime.UTC)
+
+
+def sign(signer: FileSigner, content: bytes) -> bytes:
+    """Sign bytes, holding what the signer measured against what it wrote."""
+    target = io.BytesIO()
+    measured = signer.sign(io.BytesIO(content), target, expected=measure(content), signed_at=SIGNED_AT)
+    assert measured == measure(target.getvalue())
+    return target.getvalue()
+
+
+@pytest.fixture(name="sign")
+def sign_fixture() -> Callable[[FileSigner, bytes], bytes]:
+    """`sign`, for test modules."""
+    return sign
+
+
+@pytest.fixture
+def signed_at() -> datetime.datetime:
+    """The time at which `sign` signs."""
+    return SIGNED_AT
+
+
+@pytest.fixture(scope="session")
+def pem_of() -> Callable[[bytes], bytes]:
+    """Turn a DER certificate into PEM."""
+    return lambda certificate: x509.load_der_x509_certificate(certificate).public_bytes(Encoding.PEM)
+
+
+@pytest.fixture
+def run() -> Callable[..., str]:
+    """Run an outside tool and return what it printed; skip where it is not installed."""
+
+    def call(*arguments: object) -> str:
+        if shutil.which(str(arguments[0])) is None:
+            pytest.skip(f"{arguments[0]} is not installed")
+        done = subprocess.run([str(part) for part in arguments], capture_output=True, timeout=60, check=False)
+        output = (done.stdout + done.stderr).decode(errors="replace")
+        assert done.returncode == 0, output
+        return output
+
+    return call
 
 
 @pytest.fixture(name="measure")
