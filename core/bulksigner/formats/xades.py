@@ -86,9 +86,7 @@ class XadesSigner:
                 type_uri=SIGNED_PROPERTIES_TYPE,
             ),
         )
-        value = self._key.sign(
-            f"{scope.start_tag('ds:SignedInfo', {'ds': DS})}{info}</ds:SignedInfo>".encode(), digest
-        )
+        value = self._key.sign(f"{scope.start_tag('ds:SignedInfo', {'ds': DS})}{info}</ds:SignedInfo>".encode(), digest)
         if self._key.algorithm is KeyAlgorithm.ECDSA:
             value = raw_ecdsa(value, self._curve_bytes)
         return (

@@ -57,10 +57,14 @@ SIGNATURE_METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
 )
 
 _XML = "http://www.w3.org/XML/1998/namespace"
-_XPATH_TRANSFORMS = frozenset({"http://www.w3.org/TR/1999/REC-xpath-19991116", "http://www.w3.org/2002/06/xmldsig-filter2"})
+_XPATH_TRANSFORMS = frozenset(
+    {"http://www.w3.org/TR/1999/REC-xpath-19991116", "http://www.w3.org/2002/06/xmldsig-filter2"}
+)
 _XPOINTER = re.compile(r"xpointer\((?:/|id\((['\"])(?P<id>.*)\1\))\)")
 _WITH_ID = etree.XPath(
-    "//*[@Id = $value or @ID = $value or @id = $value or @xml:id = $value]", namespaces={"xml": _XML}, smart_strings=False
+    "//*[@Id = $value or @ID = $value or @id = $value or @xml:id = $value]",
+    namespaces={"xml": _XML},
+    smart_strings=False,
 )
 
 
@@ -69,7 +73,9 @@ def parse_document(data: bytes) -> etree._Element:
 
     Raises `FormatRefused` with the line:column where libxml2 is stricter than expat.
     """
-    parser = etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, collect_ids=False)
+    parser = etree.XMLParser(
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, collect_ids=False
+    )
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:

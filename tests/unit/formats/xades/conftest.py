@@ -124,9 +124,7 @@ def sign(measure: Callable[[bytes], Measured]) -> Callable[..., bytes]:
 
     def run(data: bytes, key: HeldKey, spec: SignatureSpec = BASELINE_B) -> bytes:
         target = io.BytesIO()
-        measured = XadesSigner(key, spec).sign(
-            io.BytesIO(data), target, expected=measure(data), signed_at=SIGNED_AT
-        )
+        measured = XadesSigner(key, spec).sign(io.BytesIO(data), target, expected=measure(data), signed_at=SIGNED_AT)
         assert measured == measure(target.getvalue())
         return target.getvalue()
 
@@ -168,7 +166,9 @@ def xmlsec1(tmp_path: Path) -> Callable[..., bool]:
     if command is None:
         pytest.skip("xmlsec1 is not installed (tests/system-packages.txt)")
 
-    def verify(artifact: bytes, key: HeldKey, *extra: str, node: str = "(//*[local-name()='Signature'])[last()]") -> bool:
+    def verify(
+        artifact: bytes, key: HeldKey, *extra: str, node: str = "(//*[local-name()='Signature'])[last()]"
+    ) -> bool:
         document, trusted = tmp_path / "artifact.xml", tmp_path / "root.pem"
         document.write_bytes(artifact)
         trusted.write_bytes(key.root_pem)
