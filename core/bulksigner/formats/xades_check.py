@@ -160,7 +160,7 @@ def _verify_value(parts: _Parts, certificate: bytes) -> tuple[KeyAlgorithm, str]
 
 
 def _verify_certificates(parts: _Parts, certificate: bytes) -> None:
-    """Demand the expected certificate first, and after each certificate the one that issued it."""
+    """Demand the expected certificate first, and its chain after it."""
     if parts.certificates[0] != certificate:
         raise CheckFailed("The first X509Certificate is not the expected certificate.")
     _verify_chain(parts.certificates)
@@ -176,7 +176,10 @@ def _load(der: bytes) -> x509.Certificate:
 
 @functools.lru_cache(maxsize=64)
 def _verify_chain(certificates: tuple[bytes, ...]) -> None:
+    """Demand that each certificate issued the one before it, and a root itself; whom to trust is decided elsewhere."""
     loaded = [_load(der) for der in certificates]
+    if loaded[-1].subject == loaded[-1].issuer:
+        loaded.append(loaded[-1])
     for subject, issuer in itertools.pairwise(loaded):
         try:
             subject.verify_directly_issued_by(issuer)

@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
@@ -81,15 +81,16 @@ def _certificate(subject: str, public_key, issuer: str, issuer_key, *, authority
 
 
 @pytest.fixture(scope="session")
-def make_key() -> Callable[[str], HeldKey]:
-    """Issue a key of a kind (`rsa`, `p256`, `p384`, `p521`) under one root and one intermediate."""
+def make_key() -> Callable[..., HeldKey]:
+    """Issue a certificate for a new key (`rsa`, `p256`, `p384`, `p521`) or a given one, under the same two issuers."""
     root_key, middle_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     root = _certificate("AC Raiz", root_key.public_key(), "AC Raiz", root_key, authority=True)
     middle = _certificate("AC Certificação Única", middle_key.public_key(), "AC Raiz", root_key, authority=True)
     curves = {"p256": ec.SECP256R1(), "p384": ec.SECP384R1(), "p521": ec.SECP521R1()}
 
-    def make(kind: str) -> HeldKey:
-        private = rsa.generate_private_key(65537, 2048) if kind == "rsa" else ec.generate_private_key(curves[kind])
+    def make(kind: str, private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | None = None) -> HeldKey:
+        if private is None:
+            private = rsa.generate_private_key(65537, 2048) if kind == "rsa" else ec.generate_private_key(curves[kind])
         leaf = _certificate(
             "JOÃO DA SILVA:52998224725", private.public_key(), "AC Certificação Única", middle_key, authority=False
         )
@@ -104,12 +105,12 @@ def make_key() -> Callable[[str], HeldKey]:
 
 
 @pytest.fixture(scope="session")
-def rsa_key(make_key: Callable[[str], HeldKey]) -> HeldKey:
+def rsa_key(make_key: Callable[..., HeldKey]) -> HeldKey:
     return make_key("rsa")
 
 
 @pytest.fixture(scope="session")
-def p256_key(make_key: Callable[[str], HeldKey]) -> HeldKey:
+def p256_key(make_key: Callable[..., HeldKey]) -> HeldKey:
     return make_key("p256")
 
 
@@ -178,3 +179,25 @@ def xmlsec1(tmp_path: Path) -> Callable[..., bool]:
         return result.returncode == 0
 
     return verify
+
+
+@pytest.fixture
+def xmlsec1_sign(tmp_path: Path) -> Callable[..., bytes]:
+    """Have xmlsec1 fill in the one signature template of a document."""
+    command = shutil.which("xmlsec1")
+    if command is None:
+        pytest.skip("xmlsec1 is not installed (tests/system-packages.txt)")
+
+    def fill(template: bytes, key: HeldKey, *extra: str) -> bytes:
+        document, private = (tmp_path / name for name in ("template.xml", "key.pem"))
+        document.write_bytes(template)
+        private.write_bytes(key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        paths = [str(private)]
+        for number, der in enumerate((key.certificate, *key.chain)):
+            path = tmp_path / f"{number}.pem"
+            path.write_bytes(x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM))
+            paths.append(str(path))
+        arguments = [command, "--sign", "--privkey-pem", ",".join(paths), *extra, str(document)]
+        return subprocess.run(arguments, capture_output=True, check=True).stdout
+
+    return fill
