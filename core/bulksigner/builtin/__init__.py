@@ -1,1 +1,1 @@
-"""Providers that the core ships, registered like those of any other plugin."""
+"""Providers the core ships, registered like those of any other plugin."""
