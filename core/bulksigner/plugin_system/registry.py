@@ -21,22 +21,11 @@ from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.guard import guarded
 from bulksigner.plugin_system.report import PluginRow
 from bulksigner.plugin_system.roles import Role
+from bulksigner.settings.choices import explain_absent
 
-__all__ = ["PLUGIN_OF", "DeclaredKeys", "Provided", "Registry", "RegistryBuilder"]
+__all__ = ["DeclaredKeys", "Provided", "Registry", "RegistryBuilder"]
 
 P = TypeVar("P")
-
-# CFG-16: a value that selects an absent plugin is answered with the name of the plugin to install.
-PLUGIN_OF: Mapping[str, str] = {
-    "pfx": "local_pfx",
-    "pkcs11": "pkcs11",
-    "windowsstore": "windows_store",
-    "lacunasigner": "lacuna_signer",
-    "signerfolder": "lacuna_signer",
-    "azurefiles": "azure_files",
-    "checkcnab240": "cnab240",
-    "checkcnab240paymentdates": "cnab240",
-}
 
 
 @attrs.frozen
@@ -165,7 +154,7 @@ class Registry:
             key = path.partition(":")[0]
             keys = declared.get(key.casefold())
             if keys is None:
-                return f"the profile sets {key}, which no loaded plugin knows; {self._advise(key)}"
+                return f"the profile sets {key}, which no loaded plugin knows.{self._list_lost()}"
             if keys.lost is not None:
                 return f"the profile sets {key}, and the plugin {keys.plugin} does not work: {keys.lost}"
         return self.unchecked
@@ -180,18 +169,12 @@ class Registry:
     def _find(self, role: Role[P], name: str) -> P:
         found = self._provided[role.hook].get(name.casefold())
         if found is None:
-            known = ", ".join(self.names(role)) or "none"
-            raise PermanentFailure(
-                f"no loaded plugin provides the {role.title} {name} (known: {known}); {self._advise(name)}"
-            )
+            advice = explain_absent(name, self.names(role))
+            raise PermanentFailure(f"No loaded plugin provides the {role.title} {name}. {advice}{self._list_lost()}")
         provider: P = found.provider
         return provider
 
-    def _advise(self, value: str) -> str:
-        plugin = PLUGIN_OF.get(value.casefold())
-        if plugin is None:
-            return "install the plugin that does, or change the value."
-        row = next((row for row in self.rows if row.name == plugin), None)
-        if row is None:
-            return f"install the plugin {plugin} (distribution bulksigner-{plugin.replace('_', '-')})."
-        return f"the plugin {plugin} is {row.state.value}: {row.reason}" if row.reason else f"look at {plugin}."
+    def _list_lost(self) -> str:
+        """Add the plugins that are installed and do not work: one of them may be what is missed."""
+        lost = [f"{row.name} is {row.state.value}: {row.reason}" for row in self.rows if row.is_lost]
+        return f" Of the installed plugins, {'; '.join(lost)}." if lost else ""
