@@ -1,0 +1,1 @@
+"""The test kit: what the product and its plugins are tested with."""
