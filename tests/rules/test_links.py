@@ -7,8 +7,9 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
-def anchors(text: str) -> set[str]:
-    """Return the anchors of a page's headings as code hosts derive them."""
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings as code hosts derive them; none when there is no page."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
     plain = (re.sub(r"[`*]", "", heading).lower() for heading in HEADING.findall(FENCE.sub("", text)))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
@@ -21,9 +22,8 @@ def dead_links(page: Path, text: str) -> list[str]:
             continue
         name, _, anchor = unquote(target).partition("#")
         found = page.parent / name if name else page
-        if not found.exists() or (
-            anchor and found.is_file() and anchor not in anchors(found.read_text(encoding="utf-8") if name else text)
-        ):
+        has_anchor = not anchor or found.suffix != ".md" or anchor in anchors(found)
+        if not found.exists() or not has_anchor:
             dead.append(target)
     return dead
 
