@@ -13,7 +13,9 @@ from bulksigner.formats.xml_splice import (
     MAX_ATTRIBUTES,
     MAX_DEPTH,
     MAX_DOCUMENT_BYTES,
+    MAX_NAMESPACE_SEARCHES,
     MAX_NAMESPACES,
+    MAX_NODES,
     Place,
     find_place,
     read_staged,
@@ -71,6 +73,19 @@ REFUSED = {
     "too many namespaces": (
         b"<a>" + b"".join(b"<b xmlns:p%d='urn:x'>" % n for n in range(MAX_NAMESPACES + 1)) + b"</a>",
         "namespaces in scope",
+    ),
+    "too many elements and attributes": (
+        b"<a>" + b"<b k=''/>" * (MAX_NODES // 2) + b"</a>",
+        r"at 1:\d+: more than \d+ elem",
+    ),
+    "too many comments": (b"<a></a>" + b"<!---->" * MAX_NODES, "elements, attributes and other nodes"),
+    "too many searches": (
+        b"<a"
+        + b"".join(b" xmlns:p%d='urn:x'" % n for n in range(MAX_NAMESPACES))
+        + b">\n"
+        + b"<b/>" * (MAX_NAMESPACE_SEARCHES // MAX_NAMESPACES**2)
+        + b"</a>",
+        r"at 2:\d+: too many elements with 128 namespaces in scope",
     ),
     "long text": (b"<a>" + b"x" * 10_000_001 + b"</a>", r"Not well-formed XML at 1:\d+: .*(too long|too large|huge)"),
 }
