@@ -143,7 +143,7 @@ def _verify_value(parts: _Parts, certificate: bytes) -> tuple[KeyAlgorithm, str]
     """Verify the signature value over SignedInfo with the expected certificate."""
     named = _METHOD.fullmatch(parts.method)
     if named is None:
-        raise CheckFailed(f"The signature algorithm {parts.method!r} is not allowed.")
+        raise CheckFailed(f"The signature algorithm {parts.method[:100]!r} is not allowed.")
     algorithm, digest = KeyAlgorithm(named[1]), named[2]
     public_key = _load(certificate).public_key()
     signed = canonicalize_part(parts.signed_info)
@@ -180,7 +180,7 @@ def _verify_chain(certificates: tuple[bytes, ...]) -> None:
             loaded.append(loaded[-1])
         for subject, issuer in itertools.pairwise(loaded):
             subject.verify_directly_issued_by(issuer)
-    except Exception as error:
+    except Exception as error:  # damaged certificates are parsed late, with errors of many unrelated kinds
         raise CheckFailed("X509Data holds a certificate that is damaged or did not issue the one before it.") from error
 
 
@@ -208,7 +208,7 @@ def _verify_properties(parts: _Parts, certificate: bytes) -> datetime.datetime |
 
 
 def _time(text: str) -> datetime.datetime:
-    refusal = f"The signing time {text!r} is not a time with an offset."
+    refusal = f"The signing time {text[:100]!r} is not a time with an offset."
     if not _TIME.fullmatch(text):
         raise CheckFailed(refusal)
     try:

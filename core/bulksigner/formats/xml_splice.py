@@ -61,6 +61,9 @@ _ENCODINGS: Mapping[str, Mapping[str | None, str]] = MappingProxyType(
     }
 )
 
+# Names come from the file and end up in messages that are stored.
+_SHOWN = 100
+
 _TOO_MANY_NODES = f"more than {MAX_NODES} elements, attributes and other nodes"
 
 # libxml2 writes these raw into a canonical namespace declaration, other verifiers escape them: digests would differ.
@@ -160,14 +163,14 @@ class _Scan:
 
     def _declare(self, version: str, encoding: str | None, _standalone: int) -> None:
         if version != "1.0":
-            raise self._refusal(f"XML version {version!r}; only 1.0 has a canonical form")
+            raise self._refusal(f"XML version {version[:_SHOWN]!r}; only 1.0 has a canonical form")
         if encoding is None:
             return
         agreeing = _ENCODINGS.get(encoding.upper())
         if agreeing is None:
-            raise self._refusal(f"encoding {encoding!r}; supported are {', '.join(_ENCODINGS)}")
+            raise self._refusal(f"encoding {encoding[:_SHOWN]!r}; supported are {', '.join(_ENCODINGS)}")
         if self._mark not in agreeing:
-            raise self._refusal(f"the declared encoding {encoding!r} contradicts the bytes of the file")
+            raise self._refusal(f"the declared encoding {encoding[:_SHOWN]!r} contradicts the bytes of the file")
         self.codec = agreeing[self._mark]
 
     def _refuse_doctype(self, _name: str, _system: str | None, _public: str | None, _internal: bool) -> None:
@@ -184,7 +187,9 @@ class _Scan:
         if self._namespaces > MAX_NAMESPACES:
             raise self._refusal(f"more than {MAX_NAMESPACES} namespaces in scope")
         if uri and not _UNPORTABLE_IN_NAMESPACE.isdisjoint(uri):
-            raise self._refusal(f"namespace name {uri!r}; blanks, quotes, '&', '<' and '>' do not verify everywhere")
+            raise self._refusal(
+                f"namespace name {uri[:_SHOWN]!r}; blanks, quotes, '&', '<' and '>' do not verify everywhere"
+            )
 
     def _close_namespace(self, _prefix: str | None) -> None:
         self._namespaces -= 1

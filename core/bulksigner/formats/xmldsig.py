@@ -85,7 +85,7 @@ def canonical_document(root: etree._Element) -> bytes:
         return etree.tostring(root.getroottree(), method="c14n", exclusive=False, with_comments=False)
     except etree.C14NError as error:
         raise FormatRefused(
-            "The document has no canonical form: a namespace name in it is a relative reference (Canonical XML 1.3)."
+            "The document has no canonical form: a namespace name in it is no absolute URI (Canonical XML 1.3)."
         ) from error
 
 
@@ -130,8 +130,8 @@ def refuse_conflicts(root: etree._Element) -> None:
     """Refuse a document whose own signatures forbid another one.
 
     Signatures that the document holds stay and are covered by the new one. One that covers the whole document would
-    stop verifying with any addition, unless an XPath transform of it leaves signatures out; a referenced `Id` that
-    several elements carry (BEY-12) has no certain meaning.
+    stop verifying with any addition, unless it has an XPath transform, whose use is to leave other signatures out. A
+    referenced `Id` that several elements carry (BEY-12) has no certain meaning.
     """
     if root.tag == f"{{{DS}}}Signature":
         raise FormatRefused("The document is itself an XML signature; a signature cannot be put into it.")
@@ -141,7 +141,9 @@ def refuse_conflicts(root: etree._Element) -> None:
         uri, line = found.get("URI", ""), found.sourceline
         referenced = [root] if uri in _WHOLE_DOCUMENT else carriers.get(_referenced_id(uri), [])
         if len(referenced) > 1:
-            raise FormatRefused(f"Refused at {line}:1: a signature refers to {uri!r}, which several elements carry.")
+            raise FormatRefused(
+                f"Refused at {line}:1: a signature refers to {uri[:100]!r}, which several elements carry."
+            )
         transforms = {transform.get("Algorithm") for transform in found.iter(f"{{{DS}}}Transform")}
         if root in referenced and transforms.isdisjoint(_XPATH_TRANSFORMS):
             raise FormatRefused(
