@@ -96,6 +96,7 @@ def test_coercion_by_declared_type(value, kind, expected) -> None:
         ("1.0", int), ("1e3", int), ("0x10", int), ("1_000", int), (" 1", int), ("", int), (True, int), (1.0, int),
         ("٣", int), ("9" * 40, int),
         (5, str), (True, str), (5, Secret), (1.5, str), ("a\0b", str), ("a\0b", Path),
+        ("\udcff", str), ("\udcff", Secret),
         ("Oracle", DatabaseProvider), (1, DatabaseProvider), ("", DatabaseProvider),
     ],
 )  # fmt: skip
