@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import attrs
 
@@ -88,33 +88,35 @@ def _check_names(folders: Sequence[InputFolder], findings: Findings) -> None:
 
 
 def _check_overlaps(storage: StorageSettings, database: Path | None, findings: Findings) -> None:
-    local = [
-        (f"Storage:Inputs[{index}]:Path", folder)
-        for index, folder in enumerate(storage.inputs)
-        if folder.provider == LOCAL_PROVIDER and folder.path.is_absolute()
-    ]
-    for position, (key, folder) in enumerate(local):
-        for _, other in local[:position]:
-            if is_within(folder.path, other.path) or is_within(other.path, folder.path):
+    taken = [(LOCAL_PROVIDER, storage.root / name) for name in (*_WORK_ROOTS, *_OWN_DIRECTORIES)]
+    if storage.provider != LOCAL_PROVIDER:
+        taken += [(storage.provider, Path(name)) for name in _WORK_ROOTS]
+    for index, folder in enumerate(storage.inputs):
+        key, what = f"Storage:Inputs[{index}]:Path", f"({folder.path}, folder {folder.name})"
+        for other in storage.inputs[:index]:
+            if folder.name and other.name and _meet(folder.provider, folder.path, other.provider, other.path):
                 findings.refuse(
                     key,
-                    f"({folder.path}, folder {folder.name}) is equal to, inside or around {other.path} "
-                    f"of the folder {other.name}.",
+                    f"{what} is equal to, inside or around {other.path} of the folder {other.name}.",
                     "Give the folders directories that lie apart.",
                 )
-        for name in (*_WORK_ROOTS, *_OWN_DIRECTORIES):
-            root = storage.root / name
-            if is_within(folder.path, root) or is_within(root, folder.path):
+        for provider, root in taken:
+            if _meet(folder.provider, folder.path, provider, root):
                 remedy = "Move the folder away from it."
-                if name in _WORK_ROOTS:
-                    output = storage.root / "output"
+                if root.name in _WORK_ROOTS:
+                    output = root.with_name("output")
                     remedy += f" Look at {output}: earlier runs may have removed signed files."
-                findings.refuse(
-                    key, f"({folder.path}, folder {folder.name}) is equal to, inside or around {root}.", remedy
-                )
-        if database is not None and is_within(database, folder.path):
-            findings.refuse(
-                key,
-                f"({folder.path}, folder {folder.name}) holds the database file {database}.",
-                "Move the folder away from it.",
-            )
+                findings.refuse(key, f"{what} is equal to, inside or around {root}.", remedy)
+        if database is not None and folder.provider == LOCAL_PROVIDER and is_within(database, folder.path):
+            findings.refuse(key, f"{what} holds the database file {database}.", "Move the folder away from it.")
+
+
+def _meet(provider: str, path: Path, other_provider: str, other_path: Path) -> bool:
+    """Tell whether two directories are equal, or one lies inside the other."""
+    if provider != other_provider:
+        return False
+    if provider == LOCAL_PROVIDER:
+        return is_within(path, other_path) or is_within(other_path, path)
+    # Inside a share names have no case, and the share is the root of every path.
+    one, other = (PurePosixPath("/", *place.as_posix().casefold().split("/")) for place in (path, other_path))
+    return one.is_relative_to(other) or other.is_relative_to(one)
