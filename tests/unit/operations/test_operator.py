@@ -13,7 +13,7 @@ from bulksigner.contract.errors import NotAllowed, NotFound, RaceLost, Refusal
 from bulksigner.contract.observe import JobChange
 from bulksigner.contract.signing import Format
 from bulksigner.jobs.model import Birth, Changed, Job, JobSource
-from bulksigner.jobs.queue import Enqueued, EnqueueOutcome
+from bulksigner.jobs.queue import Enqueued, Outcome
 from bulksigner.jobs.states import JobStatus
 from bulksigner.operations.operator import Operator
 
@@ -50,13 +50,13 @@ class FakeJobs:
 class FakeQueue:
     """Answers with one outcome and remembers the births."""
 
-    def __init__(self, outcome: EnqueueOutcome = EnqueueOutcome.ENQUEUED) -> None:
+    def __init__(self, outcome: Outcome = Outcome.ENQUEUED) -> None:
         self.outcome = outcome
         self.births: list[Birth] = []
 
     def enqueue(self, births: Sequence[Birth]) -> list[Enqueued]:
         self.births += births
-        if self.outcome is not EnqueueOutcome.ENQUEUED:
+        if self.outcome is not Outcome.ENQUEUED:
             return [Enqueued(self.outcome, None, None) for _ in births]
         return [self._born(birth) for birth in births]
 
@@ -69,7 +69,7 @@ class FakeQueue:
             profile_name=birth.profile_name,
         )
         change = JobChange(born.id, "enqueue", None, "Queued", birth.profile_name, "Pades", NOW, birth.message)
-        return Enqueued(EnqueueOutcome.ENQUEUED, born, Changed(born, change, True))
+        return Enqueued(Outcome.ENQUEUED, born, Changed(born, change, True))
 
 
 @attrs.frozen
@@ -104,7 +104,8 @@ def test_a_retry_is_a_new_job_that_names_its_parent() -> None:
     assert birth.source is JobSource.RETRY
     assert (birth.file_name, birth.original_path, birth.input_folder) == ("folha.pdf", "/in/folha.pdf", "payments")
     assert (birth.profile_name, birth.format) == ("Folha", Format.PADES)
-    assert JOB_ID in birth.message
+    assert birth.message == f"Queued from retry of job {JOB_ID}"
+    assert birth.parent_message == f"Retried as job {birth.id}"
     assert changed.job.id == birth.id != JOB_ID
     assert uuid.UUID(changed.job.id).version == 4
 
@@ -112,7 +113,7 @@ def test_a_retry_is_a_new_job_that_names_its_parent() -> None:
 def test_a_job_without_a_recorded_profile_uses_default() -> None:
     """PIPE-99: such a job is retried under `default`."""
     queue = FakeQueue()
-    operator(job(profile_name=None), queue=queue).retry(JOB_ID)
+    operator(job(profile_name=""), queue=queue).retry(JOB_ID)
     assert queue.births[0].profile_name == "default"
 
 
@@ -145,11 +146,11 @@ def test_what_is_refused_is_not_queued(made: object, expected: tuple[type, str])
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (EnqueueOutcome.ALREADY_ACTIVE, (RaceLost, "job.race-lost")),
-        (EnqueueOutcome.PATH_TOO_LONG, (NotAllowed, "job.path-too-long")),
+        (Outcome.ALREADY_ACTIVE, (RaceLost, "job.race-lost")),
+        (Outcome.PATH_TOO_LONG, (NotAllowed, "job.path-too-long")),
     ],
 )
-def test_what_the_queue_refuses_has_a_code(outcome: EnqueueOutcome, expected: tuple[type, str]) -> None:
+def test_what_the_queue_refuses_has_a_code(outcome: Outcome, expected: tuple[type, str]) -> None:
     """PIPE-99: an active job on the path is a lost race; a path over the limit says so."""
     assert refusal(operator(job(), queue=FakeQueue(outcome))) == expected
 
