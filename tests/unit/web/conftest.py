@@ -15,7 +15,7 @@ from bulksigner.contract.errors import NotAllowed, NotFound, Refusal
 from bulksigner.contract.observe import JobChange, ReadinessRow
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Changed, Job, JobSource
+from bulksigner.jobs.model import Changed, HistoryEntry, Job, JobSource
 from bulksigner.jobs.states import JobStatus
 from bulksigner.observability.readiness import Report
 from bulksigner.web.app import create_app
@@ -50,14 +50,6 @@ class Page:
 
 
 @attrs.frozen
-class Line:
-    id: int
-    at: datetime.datetime
-    status: JobStatus
-    message: str
-
-
-@attrs.frozen
 class FolderCounts:
     name: str
     path: str
@@ -81,7 +73,7 @@ class FakeService:
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
-        self.history: list[Line] = []
+        self.history: list[HistoryEntry] = []
         self.pages: list[dict[str, object]] = []
         self.uploads: list[dict[str, object]] = []
         self.refusal: Refusal | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from falcon.testing import TestClient
 
 from bulksigner.contract.errors import NotAllowed, RaceLost
+from bulksigner.jobs.model import HistoryEntry
 from bulksigner.jobs.states import JobStatus
 from bulksigner.web.outputs import disposition
 
@@ -105,8 +105,8 @@ def test_a_job_in_detail(client: TestClient, service: Any, new_job: Building) ->
     """API-59, API-98: the item, its folder, an empty map, the timeline; what does not apply is null."""
     job = service.add(new_job(input_folder="payments", parent_job_id="p"))
     service.history = [
-        SimpleNamespace(id=1, at=job.created_at, status=JobStatus.QUEUED, message="Queued from upload"),
-        SimpleNamespace(id=2, at=job.created_at, status=JobStatus.PROCESSING, message="Processing started"),
+        HistoryEntry(1, job.created_at, JobStatus.QUEUED, "Queued from upload"),
+        HistoryEntry(2, job.created_at, JobStatus.PROCESSING, "Processing started"),
     ]
     document = client.simulate_get(f"/api/jobs/{JOB.upper()}").json
     assert document["id"] == JOB
