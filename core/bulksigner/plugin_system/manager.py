@@ -116,7 +116,9 @@ class PluginSet:
             else:
                 plugin.provides = tuple(f"{one.role.title} {one.name}" for one in offered)
                 banner_rows += rows
-        return builder.build(self.rows, self._declared_keys(), banner_rows, self._find_unchecked())
+        return builder.build(
+            self.rows, self._declared_keys(), banner_rows, self._declared_blocks(), self._find_unchecked()
+        )
 
     def notify(self, hook: str, *arguments: object) -> None:
         """Tell every plugin; what one raises is logged once for each plugin and hook, and goes no further."""
@@ -181,6 +183,14 @@ class PluginSet:
             if plugin.declared is not None
             for cls in plugin.declared.keys
         ]
+
+    def _declared_blocks(self) -> dict[str, type[Any]]:
+        return {
+            source.casefold(): cls
+            for plugin in self._plugins
+            if plugin.declared is not None
+            for source, cls in plugin.declared.blocks
+        }
 
     def _find_unchecked(self) -> str | None:
         """Name a lost plugin that checks or approves files while no profile key tells who relies on it."""
