@@ -9,6 +9,7 @@ import datetime
 import hashlib
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
@@ -164,7 +165,7 @@ def _measure_signature(key: OpenedKey) -> tuple[int, bool]:
     """Tell the largest length of a signature of this key, and whether every signature has it."""
     try:
         public = x509.load_der_x509_certificate(key.certificate).public_key()
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
         raise PermanentFailure(f"The signer's certificate is not an X.509 certificate: {error}.") from error
     if key.algorithm is KeyAlgorithm.RSA and isinstance(public, rsa.RSAPublicKey):
         return (public.key_size + 7) // 8, True

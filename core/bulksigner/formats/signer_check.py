@@ -211,7 +211,7 @@ def _verify(signer: _Signer, value: bytes, signed: bytes, digest: hashes.HashAlg
 def _read_certificate(certificate: bytes) -> _Signer:
     try:
         public_key = x509.load_der_x509_certificate(certificate).public_key()
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except (ValueError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
         raise CheckFailed("The expected certificate cannot be read.") from error
     if not isinstance(public_key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
         raise CheckFailed("The expected certificate has neither an RSA nor an ECDSA key.")
@@ -245,6 +245,6 @@ def _links_up(certificate: bytes, others: tuple[bytes, ...]) -> bool:
             current.verify_directly_issued_by(issuer)
             left.remove(issuer)
             current = issuer
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (ValueError, TypeError, x509.InvalidVersion, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True

@@ -1,1 +1,1 @@
-"""The test kit: what the product and its plugins are tested with."""
+"""The test kit: throw-away certificates, files, outside verifiers and fixtures for our tests and those of plugins."""
