@@ -186,7 +186,7 @@ RESERVED: tuple[Reserved, ...] = (
 
 def first_segments() -> frozenset[str]:
     """Return the case-folded names of the sections that must be looked for in the environment too."""
-    return frozenset(row.segments[0].casefold() for row in RESERVED if len(row.segments) > 1)
+    return frozenset(row.segments[0].casefold() for row in RESERVED) - SCALARS
 
 
 def refuse_reserved(tree: Branch, schema: CollectedSchema, findings: Findings) -> Branch:
