@@ -60,6 +60,7 @@ class OpenedProfile:
     key: OpenedKey | None = None
     key_reference: KeyReference | None = None
     degraded: str | None = None
+    certificate_not_before: datetime.datetime | None = None
     certificate_not_after: datetime.datetime | None = None
     extras: Mapping[type[Any], object] = attrs.field(factory=dict)
     locator: str = ""
@@ -68,3 +69,12 @@ class OpenedProfile:
     def name(self) -> str:
         """Return the profile's name."""
         return self.stored.name
+
+    def outside_validity(self, now: datetime.datetime) -> str | None:
+        """Say why the certificate is not valid at `now`, or None; without a certificate there is nothing to say."""
+        begins, ends = self.certificate_not_before, self.certificate_not_after
+        if begins is not None and now < begins:
+            return f"The certificate of signing profile '{self.name}' is not valid before {begins:%Y-%m-%d %H:%M} UTC."
+        if ends is not None and now > ends:
+            return f"The certificate of signing profile '{self.name}' expired at {ends:%Y-%m-%d %H:%M} UTC; renew it."
+        return None

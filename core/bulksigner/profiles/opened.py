@@ -124,9 +124,9 @@ class _Opener:
             locator, is_portable, key = source.locator(block), source.portable, source.open(block)
             if not isinstance(key, OpenedKey):
                 raise PermanentFailure(f"the source {source.name} opened something that is no key.")
-            expires_at = _read_expiry(key.certificate)
+            begins, ends = _read_validity(key.certificate)
         reference = KeyReference(stored.name, source.name, block, is_portable)
-        return OpenedProfile(stored, key, reference, None, expires_at, extras, locator)
+        return OpenedProfile(stored, key, reference, None, begins, ends, extras, locator)
 
     def _bind_block(self, stored: StoredProfile, source: str) -> object:
         secrets: dict[str, Secret] = {}
@@ -152,9 +152,10 @@ def _first(path: str) -> str:
     return path.partition(":")[0].casefold()
 
 
-def _read_expiry(certificate: bytes) -> datetime.datetime:
+def _read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
     try:
-        return x509.load_der_x509_certificate(certificate).not_valid_after_utc
+        parsed = x509.load_der_x509_certificate(certificate)
+        return parsed.not_valid_before_utc, parsed.not_valid_after_utc
     except ValueError as error:
         raise PermanentFailure("the certificate of the key cannot be read.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import pickle
 from typing import Any
@@ -62,6 +63,21 @@ def test_a_profile_holds_its_opened_key(
     assert profile.certificate_not_after == classes.not_after
     assert source.blocks == [classes.FileBlock("/good", Secret(""))]
     assert (opened.get("nobody"), opened.bound("out")) == (None, None)
+
+
+def test_a_certificate_outside_its_validity_is_told(
+    put: Any, profiles: Any, registry: Any, sealer_with: Any, classes: Any
+) -> None:
+    """BEY-21: both ends of the validity, inclusive (RFC 5280 4.1.2.5); a profile without certificate says nothing."""
+    put("contracts")
+    put("remote", method="Remote")
+    local, remote = open_profiles(profiles, registry, sealer_with("")).all
+    second = datetime.timedelta(seconds=1)
+    assert local.outside_validity(classes.now) is None
+    assert local.outside_validity(classes.not_after) is None
+    assert "not valid before 2026-03-02 12:00" in (local.outside_validity(classes.now - second) or "")
+    assert "expired at 2030-01-01 00:00" in (local.outside_validity(classes.not_after + second) or "")
+    assert remote.outside_validity(classes.not_after + second) is None
 
 
 def test_a_sealed_secret_reaches_the_source_and_redaction_first(
