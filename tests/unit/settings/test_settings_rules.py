@@ -122,6 +122,21 @@ def test_folders_of_a_share(host) -> None:
         assert set(refused) == {f"Storage:Inputs[{len(paths) - 1}]:Path"}
 
 
+def test_share_without_any_interval_is_refused(host) -> None:
+    """CFG-48, OPS-43: nothing would ever look into the folder."""
+    variables = folders("in", Storage__Provider="AzureFiles", WatchedFolder__PollIntervalSeconds="")
+    assert set(host.refuse(variables)) == {"Storage:Inputs[0]:PollIntervalSeconds"}
+    assert host.load(variables | {"Storage__Inputs__0__PollIntervalSeconds": "5"}).warnings == ()
+
+
+def test_root_on_a_network_file_system_is_warned_of(host, monkeypatch) -> None:
+    """CFG-41: path and type are named."""
+    monkeypatch.setattr("bulksigner.settings.folders.find_network_type", lambda path: "cifs")
+    (warning,) = host.load().warnings
+    assert "cifs" in warning
+    assert str(host.root / "data") in warning
+
+
 def test_many_folders_are_warned_of(host) -> None:
     """CFG-43: more than sixteen."""
     assert host.load(folders(*(f"f{number}" for number in range(16)))).warnings == ()
