@@ -76,6 +76,12 @@ def test_folders_around_our_own_directories_are_refused(host, path) -> None:
     assert set(host.refuse(folders(path))) == {"Storage:Inputs[0]:Path"}
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_blank_path_is_refused(host, blank) -> None:
+    """CFG-41, CFG-45: it would mean the content root."""
+    assert set(host.refuse(folders(blank, Storage__Root=blank))) == {"Storage:Root", "Storage:Inputs[0]:Path"}
+
+
 def test_folder_around_the_database_is_refused(host) -> None:
     """CFG-46: also where the database lies elsewhere."""
     refused = host.refuse(folders("in", ConnectionStrings__Default="in/records.db"))
