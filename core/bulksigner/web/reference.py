@@ -66,7 +66,7 @@ def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
         (
             note,
             "",
-            "Dispatch on the code: titles may change. `—` instead of a status: never an HTTP answer, recorded on a job.",
+            "Dispatch on the code: titles may change. `—` for a status: never an HTTP answer, only recorded on a job.",
             "",
             "| Code | Status | Meaning | Routes |",
             "|---|---|---|---|",
