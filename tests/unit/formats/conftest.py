@@ -170,6 +170,31 @@ def run() -> Callable[..., str]:
     return call
 
 
+def mutate(data: bytes, chance: random.Random, start: int = 0) -> bytes:
+    """Change, remove or repeat bytes at a few places from `start` on; a file that got shorter is filled up."""
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        position = chance.randrange(start, len(changed))
+        length = chance.choice((1, 1, 2, 8, 64))
+        kind = chance.randrange(4)
+        if kind == 0:
+            changed[position : position + length] = chance.randbytes(len(changed[position : position + length]))
+        elif kind == 1:
+            del changed[position : position + length]
+        elif kind == 2:
+            changed[position:position] = changed[position : position + length]
+        else:
+            changed[position : position + length] = chance.choice((b"<<", b">>", b"[", b"]", b"9", b" R", b"/A ", b"("))
+        changed += b"\n" * (len(data) - len(changed))
+    return bytes(changed)
+
+
+@pytest.fixture(name="mutate")
+def mutate_fixture() -> Callable[..., bytes]:
+    """`mutate`, for test modules."""
+    return mutate
+
+
 @pytest.fixture(name="measure")
 def measure_fixture() -> Callable[[bytes], Measured]:
     """`measure`, for test modules."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,19 @@ def test_changed_content_is_not_signed(
                 io.BytesIO(found), io.BytesIO(), expected=measure(content), signed_at=signed_at
             )
     assert rsa_key.calls == 0
+
+
+def test_one_signer_serves_several_threads(rsa_key: Any, pdf_sample: Any, sign: Any, measure: Any) -> None:
+    """PERF-01: signer and key are made once and shared; no state of one file reaches another."""
+    signers = [signer_for(kind, rsa_key) for kind in (Format.PADES, Format.CADES)]
+    contents = [pdf_sample(pages=pages).build() for pages in range(1, 9)]
+
+    def sign_and_check(content: bytes) -> None:
+        for kind, signer in zip((Format.PADES, Format.CADES), signers, strict=True):
+            check(io.BytesIO(sign(signer, content)), Expectation(kind, rsa_key.certificate, measure(content)))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(sign_and_check, contents * 3))) == 24
 
 
 def test_memory_stays_within_three_times_the_file(
