@@ -172,6 +172,19 @@ REFUSED: dict[str, tuple[Callable[[Any], bytes], str]] = {
     "root is no catalog": (lambda sample: sample(objects={1: b"[1 2 3]"}).build(), r"damaged \(document catalog\)"),
     "encrypted": (lambda sample: encrypt(sample().build()), r"encrypted \(trailer, /Encrypt\)"),
     "certified": (lambda sample: sample(catalog=CERTIFIED % 1).build(), "DocMDP, level 1"),
+    "certified by references": (
+        lambda sample: sample(
+            catalog=b"/Perms 5 0 R",
+            objects={
+                5: b"<</DocMDP 6 0 R>>",
+                6: b"<</Type /Sig /Reference 7 0 R>>",
+                7: b"[8 0 R]",
+                8: b"<</TransformMethod /DocMDP /TransformParams 9 0 R>>",
+                9: b"<</P 1>>",
+            },
+        ).build(),
+        "DocMDP, level 1",
+    ),
     "no pages": (lambda sample: sample(pages=0).build(), "no pages"),
     "no page tree": (lambda sample: sample(objects={2: b"null"}).build(), r"damaged \(page tree\)"),
     "pages in a circle": (
