@@ -16,11 +16,17 @@ import attrs
 import pytest
 from asn1crypto import x509
 from asn1crypto.cms import ContentInfo
+from asn1crypto.keys import PrivateKeyInfo
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.pdf_utils.writer import copy_into_new_writer
+from pyhanko.sign.fields import MDPPerm
+from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner, SimpleSigner
 from pyhanko.sign.validation import validate_pdf_signature
 from pyhanko.sign.validation.settings import KeyUsageConstraints
 from pyhanko_certvalidator import ValidationContext
+from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.signing import Format
@@ -96,6 +102,35 @@ def test_pyhanko_validates_a_signature_on_top_of_another(
         assert signature.sig_object["/SubFilter"] == "/ETSI.CAdES.detached"
         assert signature.self_reported_timestamp == signed_at
     assert second.evaluate_signature_coverage().name == "ENTIRE_FILE"
+
+
+@pytest.mark.parametrize("layout", ["classic", "streams"])
+@pytest.mark.parametrize("level", [MDPPerm.FILL_FORMS, MDPPerm.ANNOTATE], ids=lambda level: level.name)
+def test_certification_of_another_survives_the_signature(
+    rsa_key: Any, layout: str, level: MDPPerm, pdf_sample: Any, sign: Any, signed_at: datetime.datetime
+) -> None:
+    """BEY-11: a document certified by pyHanko, signatures allowed, stays certified after our signature."""
+    other = SimpleSigner(
+        signing_cert=x509.Certificate.load(rsa_key.certificate),
+        signing_key=load_private_key(rsa_key),
+        cert_registry=SimpleCertificateStore.from_certs([x509.Certificate.load(rsa_key.chain[0])]),
+    )
+    writer = IncrementalPdfFileWriter(io.BytesIO(pdf_sample(layout=layout).build()))
+    metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=level, md_algorithm="sha256")
+    certified = PdfSigner(metadata, other).sign_pdf(writer).getvalue()
+    reader = PdfFileReader(io.BytesIO(sign(PadesSigner(rsa_key, BASELINE_B), certified)))
+    trust = ValidationContext(
+        trust_roots=[x509.Certificate.load(rsa_key.chain[1])], allow_fetching=False, moment=signed_at
+    )
+    for signature in reader.embedded_signatures:
+        status = validate_pdf_signature(signature, trust)
+        assert status.bottom_line, status.pretty_print_details()
+        assert status.docmdp_ok
+
+
+def load_private_key(key: Any) -> PrivateKeyInfo:
+    """Load the test's key the way pyHanko keeps keys."""
+    return PrivateKeyInfo.load(key.private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
 
 
 def test_dictionary_has_the_keys_of_the_policy(rsa_key: Any, pdf_sample: Any, sign: Any) -> None:
