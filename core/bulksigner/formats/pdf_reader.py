@@ -123,7 +123,8 @@ class PdfFile:
     def _read_object(self, offset: int, number: int | None) -> PdfValue:
         header = _OBJECT.match(self._data, offset) if offset < len(self._data) else None
         if header is None or (number is not None and int(header[1]) != number):
-            raise CheckFailed(f"The PDF has no object {number} at byte {offset}, where its cross-reference says.")
+            what = "cross-reference" if number is None else f"object {number}"
+            raise CheckFailed(f"The PDF has no {what} at byte {offset}, where it should be.")
         value, position = parse_value(self._data, header.end())
         if isinstance(value, dict):
             stream = _STREAM.match(self._data, position)
