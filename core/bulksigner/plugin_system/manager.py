@@ -33,12 +33,18 @@ class Loadable(Protocol):
     """What `discover` needs of an entry point."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the plugin's name."""
+        ...
 
     @property
-    def value(self) -> str: ...
+    def value(self) -> str:
+        """Return the dotted name of the module."""
+        ...
 
-    def load(self) -> Any: ...
+    def load(self) -> Any:
+        """Import the module."""
+        ...
 
 
 BUILTINS: tuple[Loadable, ...] = (
@@ -255,7 +261,7 @@ def _load(manager: pluggy.PluginManager, entry_point: Loadable, plugin: _Plugin)
 
 
 def discover(
-    disabled: Sequence[str] = (),
+    disabled: Collection[str] = (),
     *,
     entry_points: Iterable[Loadable] | None = None,
     builtins: Iterable[Loadable] = BUILTINS,
