@@ -129,10 +129,10 @@ class PluginSet:
 
     def notify(self, hook: str, *arguments: object) -> None:
         """Tell every plugin; what one raises is logged once for each plugin and hook, and goes no further."""
-        names = getattr(self._manager.hook, hook).spec.argnames
+        named = dict(zip(getattr(self._manager.hook, hook).spec.argnames, arguments, strict=True))
         for plugin, call in self._turns(hook):
             try:
-                call(**dict(zip(names, arguments, strict=True)))
+                call(**named)
             except ANYTHING as error:  # an onlooker must not stop the work it looks at
                 self._log_once(plugin, hook, describe(error))
 
