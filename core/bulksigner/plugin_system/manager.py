@@ -112,7 +112,7 @@ class PluginSet:
         for plugin in [plugin for plugin in self._plugins if plugin.state is PluginState.LOADED]:
             try:
                 offered = [one for role in wanted for one in self._ask(plugin, role, settings)]
-                rows = roles.check_banner_rows(self._call(plugin, roles.BANNER_HOOK, settings=settings))
+                rows = self._ask_for_rows(plugin, settings) if wanted is roles.ROLES else []
                 builder.add(offered)
             except ANYTHING as error:  # whatever a plugin raises, it alone is out
                 self._drop(plugin, error)
@@ -173,6 +173,9 @@ class PluginSet:
     def _ask(self, plugin: _Plugin, role: Role[Any], settings: Settings) -> list[Provided]:
         answer = self._call(plugin, role.hook, settings=settings)
         return [Provided(plugin.name, role, one.name, one) for one in roles.check_answer(role, answer)]
+
+    def _ask_for_rows(self, plugin: _Plugin, settings: Settings) -> list[BannerRow]:
+        return roles.check_banner_rows(self._call(plugin, roles.BANNER_HOOK, settings=settings))
 
     def _drop(self, plugin: _Plugin, error: BaseException) -> None:
         plugin.fail(error)
