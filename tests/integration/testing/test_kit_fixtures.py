@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 STORY = """
 from pathlib import Path
 
@@ -27,6 +29,7 @@ def test_database(postgres_url):
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_s_tests_get_the_fixtures_by_name(tmp_path, pytestconfig):
     """DEP-41, design section 9: the kit's fixtures need no import and no conftest."""
     (tmp_path / "test_story.py").write_text(STORY, encoding="utf-8")
