@@ -1,0 +1,1 @@
+"""Providers the core ships, registered like those of any other plugin."""

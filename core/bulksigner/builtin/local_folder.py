@@ -1,0 +1,220 @@
+"""Folders of the local file system (StorageProvider `LocalFileSystem`)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from bulksigner.contract.errors import HeldElsewhere, PermanentFailure, TemporaryFailure
+from bulksigner.contract.signing import Measured
+from bulksigner.contract.storage import Entry, Fingerprint, Hold, Removal, RemovalOutcome
+from bulksigner.files import durable
+from bulksigner.files.names import child_of
+from bulksigner.files.set_aside import PRIVATE_PREFIX, arriving_path, put_back, removing_path, settle_leftovers
+
+__all__ = ["LocalFileSystem", "LocalFolder"]
+
+_ABSENT = Removal(RemovalOutcome.ABSENT)
+_REMOVED = Removal(RemovalOutcome.REMOVED)
+_REWRITTEN = Removal(RemovalOutcome.DIVERGED, "rewritten")
+_PAUSES_SECONDS = (0.0, 0.5, 2.0, 5.0)
+
+
+@attrs.frozen
+class LocalEntry(Entry):
+    """An entry with what no producer can set back: a file dropped again never compares equal to the one before."""
+
+    inode: int
+    changed_ns: int
+
+
+class LocalFolder:
+    """One directory of this host; a hold is bookkeeping of this process, so the comparison protects the input."""
+
+    def __init__(self, path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._path = path
+        self._sleep = sleep
+        self._held: dict[str, object] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def location(self) -> str:
+        """Return the directory."""
+        return str(self._path)
+
+    def path_of(self, name: str) -> str:
+        """Return the absolute path of a file of this folder."""
+        return str(child_of(self._path, name))
+
+    def entries(self) -> Iterator[Entry]:
+        """List the regular files, without the product's own private ones."""
+        try:
+            listing = os.scandir(self._path)
+        except OSError as error:
+            raise TemporaryFailure(f"{self._path} cannot be listed: {error.strerror}.") from error
+        with listing:
+            while True:
+                try:
+                    found = next(listing, None)
+                    if found is None:
+                        return
+                    if found.name.startswith(PRIVATE_PREFIX) or not found.is_file(follow_symlinks=False):
+                        continue
+                    seen = found.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    raise TemporaryFailure(f"{self._path} cannot be listed: {error.strerror}.") from error
+                yield LocalEntry(found.name, seen.st_size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns)
+
+    def look(self, name: str) -> Entry | None:
+        """Look at one file; None when it is not there or is not a regular file."""
+        try:
+            seen = child_of(self._path, name).lstat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise TemporaryFailure(f"{name} cannot be looked at: {error.strerror}.") from error
+        if not stat.S_ISREG(seen.st_mode):
+            return None
+        return LocalEntry(name, seen.st_size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns)
+
+    def hold(self, name: str) -> Hold:
+        """Take the file for this caller alone, among the callers of this process."""
+        with self._lock:
+            if name in self._held:
+                raise HeldElsewhere(f"{self.path_of(name)} is held by another job.")
+            token = self._held[name] = object()
+        return _LocalHold(self._release, name, token)
+
+    def copy_to(self, name: str, target: Path) -> Fingerprint:
+        """Copy a file to a new local file in one read that also measures it."""
+        path = child_of(self._path, name)
+        try:
+            with durable.open_regular(path) as source:
+                # Not flushed: the input stays until the artifact is, and a staged copy that a power loss cuts short
+                # is never signed, as its bytes are measured again before the key is used (PIPE-77).
+                measured = durable.copy_measured(source, target, flush=False)
+        except FileNotFoundError:
+            raise
+        except durable.NotRegular as error:
+            raise PermanentFailure(f"{path} {error.strerror}; only regular files are signed.") from error
+        except OSError as error:
+            raise TemporaryFailure(f"{path} cannot be copied to {target.parent}: {error.strerror}.") from error
+        return Fingerprint(measured.length, measured.sha256)
+
+    def remove_if(self, name: str, expected: Fingerprint) -> Removal:
+        """Remove a file only while it still is what `expected` says, trying four times to read it (PIPE-93)."""
+        reason = ""
+        for pause_seconds in _PAUSES_SECONDS:
+            if pause_seconds:
+                self._sleep(pause_seconds)
+            try:
+                return self._try_removal(name, expected)
+            except OSError as error:
+                reason = f"unreadable: {error.strerror}"
+        return Removal(RemovalOutcome.DIVERGED, reason)
+
+    def receive(self, name: str, source: Path) -> None:
+        """Move a finished local file into the folder, create-only; the source must be flushed."""
+        target = child_of(self._path, name)
+        try:
+            durable.promote(source, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # Another file system: the copy is completed under a private name, as a watcher could take half of it.
+            beside = arriving_path(self._path)
+            with durable.open_regular(source) as stream:
+                durable.copy_measured(stream, beside, flush=True)
+            try:
+                durable.promote(beside, target)
+            finally:
+                beside.unlink(missing_ok=True)
+            durable.remove_file(source)
+
+    def remove(self, name: str) -> None:
+        """Remove a file that the product itself placed."""
+        durable.remove_file(child_of(self._path, name))
+
+    def settle_leftovers(self) -> list[str]:
+        """Finish or undo what a killed process left half done here, and say what was done."""
+        try:
+            return settle_leftovers(self._path)
+        except OSError as error:
+            raise TemporaryFailure(f"{self._path}: {error.filename}: {error.strerror}.") from error
+
+    def _release(self, name: str, token: object) -> None:
+        with self._lock:
+            if self._held.get(name) is token:
+                del self._held[name]
+
+    def _try_removal(self, name: str, expected: Fingerprint) -> Removal:
+        path = child_of(self._path, name)
+        try:
+            seen = path.lstat()
+            if not stat.S_ISREG(seen.st_mode) or seen.st_size != expected.length:
+                return _REWRITTEN
+            measured, identity = durable.measure_identified(path)
+            if measured != Measured(expected.length, expected.sha256):
+                return _REWRITTEN
+            return self._remove_identified(path, expected, identity)
+        except FileNotFoundError:
+            return _ABSENT
+        except durable.NotRegular:
+            return _REWRITTEN
+
+    def _remove_identified(self, path: Path, expected: Fingerprint, identity: durable.Identity) -> Removal:
+        # Between a comparison and an unlink by name a producer may rename a new file over the compared one. So what
+        # has the name is first renamed to a private one, which no producer knows, compared by inode, length and time,
+        # and only then unlinked; a stranger gets its name back. A kill in between: files/set_aside.py. What stays
+        # open: a writer that still has the old file open loses what it writes, as after any unlink.
+        aside = removing_path(path.parent, path.name, expected) or path
+        if aside is not path:
+            path.rename(aside)
+        if durable.identify(aside) != identity:
+            if aside is not path:
+                put_back(aside, path)
+            return _REWRITTEN
+        durable.remove_file(aside)
+        return _REMOVED
+
+
+@attrs.frozen
+class LocalFileSystem:
+    """Opens directories of this host."""
+
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def name(self) -> str:
+        """Return `LocalFileSystem`."""
+        return "LocalFileSystem"
+
+    @property
+    def notifies(self) -> bool:
+        """Tell that the operating system reports changes."""
+        return True
+
+    def open(self, path: str, options: Mapping[str, str]) -> LocalFolder:  # noqa: ARG002 - the contract's signature
+        """Open a directory, which need not exist yet."""
+        place = Path(os.path.abspath(path))  # noqa: PTH100 - a link that the operator chose stays in stored paths
+        return LocalFolder(place, sleep=self.sleep)
+
+
+@attrs.frozen
+class _LocalHold:
+    _release: Callable[[str, object], None]
+    _name: str
+    _token: object
+
+    def release(self) -> None:
+        """End the hold."""
+        self._release(self._name, self._token)

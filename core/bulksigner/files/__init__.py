@@ -1,0 +1,1 @@
+"""Durable steps on files and the work roots: the only package that moves files."""

@@ -1,0 +1,30 @@
+"""Rename without replacing, for file systems without hard links (Linux `renameat2`)."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["rename_exclusive"]
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+
+
+def rename_exclusive(source: Path, target: Path) -> None:
+    """Rename a file unless the new name is taken, as one step of the kernel.
+
+    Raises `FileExistsError` when it is, `OSError` (ENOTSUP) where the system has no such call.
+    """
+    rename = getattr(_LIBC, "renameat2", None)
+    if rename is None:
+        raise OSError(errno.ENOTSUP, "neither hard links nor renameat2 are available", str(source))
+    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(source), None, str(target))
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None

@@ -1,0 +1,36 @@
+"""Output names: what a signed file is called (PIPE-89, PIPE-90)."""
+
+from __future__ import annotations
+
+import os
+
+from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.signing import Format
+
+__all__ = ["output_name"]
+
+_NAME_LIMIT_BYTES = 255
+
+
+def output_name(file_name: str, format: Format, *, pem: bool, preserve: bool) -> str:
+    """Return the name of the artifact of `file_name`; `pem` concerns CAdES only, `preserve` not PAdES.
+
+    Raises `StepFailed` naming it when it is longer than 255 bytes.
+    """
+    stem, extension = _split(file_name)
+    if format is Format.PADES:
+        name = f"{stem}.signed.pdf"
+    elif preserve:
+        name = f"{stem}.signed{extension}"
+    elif format is Format.XADES:
+        name = f"{stem}.signed.xml"
+    else:
+        name = f"{file_name}.pem" if pem else f"{file_name}.p7m"
+    if len(os.fsencode(name)) > _NAME_LIMIT_BYTES:
+        raise StepFailed(f"The output name is longer than {_NAME_LIMIT_BYTES} bytes: {name}. Shorten the file's name.")
+    return name
+
+
+def _split(file_name: str) -> tuple[str, str]:
+    stem, dot, rest = file_name.rpartition(".")
+    return (stem, dot + rest) if dot else (file_name, "")

@@ -1,0 +1,174 @@
+"""From candidate to job, or the reason why not: the one service behind every door (PIPE-34)."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bulksigner.contract.errors import ProviderError
+from bulksigner.contract.storage import Entry
+from bulksigner.intake.folders import OpenedFolder
+from bulksigner.intake.names import format_by_name
+from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
+from bulksigner.jobs.states import ACTIVE, JobStatus
+
+if TYPE_CHECKING:
+    from bulksigner.jobs.model import Changed, Job
+    from bulksigner.jobs.queue import Enqueued, Queue
+    from bulksigner.jobs.store import Jobs
+    from bulksigner.profiles.opened import OpenedProfiles
+
+__all__ = ["EnqueueService", "Offer", "Outcome", "OutcomeKind"]
+
+_SKIPPED = frozenset({JobStatus.FAILED, JobStatus.CANCELED})
+
+log = logging.getLogger(__name__)
+
+
+class OutcomeKind(enum.Enum):
+    """How an offer can end (PIPE-35)."""
+
+    ENQUEUED = "Enqueued"
+    ALREADY_ACTIVE = "AlreadyActive"
+    ALREADY_PROCESSED = "AlreadyProcessed"
+    IGNORED = "Ignored"
+    PROFILE_DISABLED = "ProfileDisabled"
+    UNASSIGNED = "Unassigned"
+    PATH_TOO_LONG = "PathTooLong"
+    METADATA_INVALID = "MetadataInvalid"
+    VANISHED = "Vanished"
+    ERROR = "Error"
+
+
+@attrs.frozen
+class Offer:
+    """One stable file of an input folder; a rescan is not bound by the latest-job rule (PIPE-100)."""
+
+    folder: OpenedFolder
+    entry: Entry
+    is_rescan: bool = False
+
+
+@attrs.frozen
+class Outcome:
+    """What became of an offer; `reason` is for operators, where there is one."""
+
+    kind: OutcomeKind
+    reason: str = ""
+
+
+_IGNORED = Outcome(OutcomeKind.IGNORED)
+_ALREADY_ACTIVE = Outcome(OutcomeKind.ALREADY_ACTIVE)
+_VANISHED = Outcome(OutcomeKind.VANISHED)
+
+
+class EnqueueService:
+    """Turns batches of candidates into jobs, one query and one transaction a batch.
+
+    `announce` is called for each new job after its commit (metrics, wake signal, plugins).
+    """
+
+    def __init__(self, jobs: Jobs, queue: Queue, profiles: OpenedProfiles, announce: Callable[[Changed], None]) -> None:
+        self._jobs = jobs
+        self._queue = queue
+        self._profiles = profiles
+        self._announce = announce
+
+    def offer(self, batch: Sequence[Offer]) -> list[Outcome]:
+        """Offer files in the order of PIPE-36; the outcomes are in the order of the batch.
+
+        A failure of the database is the outcome `ERROR` of every file it concerns.
+        """
+        outcomes: list[Outcome | None] = [None] * len(batch)
+        births: dict[int, Birth] = {}
+        for index, offer in enumerate(batch):
+            born = self._birth(offer)
+            if isinstance(born, Outcome):
+                outcomes[index] = born
+            else:
+                births[index] = born
+        try:
+            for index, outcome in self._skip(batch, births).items():
+                outcomes[index] = outcome
+                del births[index]
+            results = self.insert(list(births.values())) if births else []
+            for index, result in zip(births, results, strict=True):
+                outcomes[index] = Outcome(OutcomeKind(result.outcome.value))
+        # The database fails in the ways of its driver; each must count towards the watcher's breaker (PIPE-47).
+        except Exception as error:
+            log.exception("%d files could not be enqueued", len(births))
+            failed = Outcome(OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
+            return [failed if outcome is None else outcome for outcome in outcomes]
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def insert(self, births: Sequence[Birth]) -> list[Enqueued]:
+        """Enqueue in one transaction and announce what was born; what the database raises passes through."""
+        results = self._queue.enqueue(births)
+        for result in results:
+            if result.changed is not None:
+                self._announce(result.changed)
+        return results
+
+    def _birth(self, offer: Offer) -> Birth | Outcome:
+        opened, name = offer.folder, offer.entry.name
+        if not opened.is_candidate_name(name):
+            return _IGNORED
+        profile = self._profiles.bound(opened.name)
+        if profile is None:
+            return Outcome(OutcomeKind.UNASSIGNED, f"No profile is bound to the folder {opened.name}.")
+        stored = profile.stored
+        if not stored.enabled:
+            return Outcome(OutcomeKind.PROFILE_DISABLED, f"The profile {stored.name} is disabled.")
+        path = opened.folder.path_of(name)
+        if len(path) > PATH_LIMIT:
+            log.warning("%s is not taken: its path has %d characters, %d are allowed", path, len(path), PATH_LIMIT)
+            return Outcome(OutcomeKind.PATH_TOO_LONG)
+        if not _is_text(path):
+            log.warning("%r is not taken: its name is not UTF-8 text; rename it", path)
+            return _IGNORED
+        door = "rescan of folder" if offer.is_rescan else "folder"
+        return Birth(
+            file_name=name,
+            original_path=path,
+            input_folder=opened.name,
+            profile_name=stored.name,
+            format=stored.format or format_by_name(name),
+            source=JobSource.WATCHER,
+            message=f"Queued from {door} {opened.name}",
+        )
+
+    def _skip(self, batch: Sequence[Offer], births: Mapping[int, Birth]) -> dict[int, Outcome]:
+        watched = {index: birth.original_path for index, birth in births.items() if not batch[index].is_rescan}
+        latest = self._jobs.latest_for(list(watched.values())) if watched else {}
+        skipped = {}
+        for index, path in watched.items():
+            outcome = self._latest_outcome(batch[index], latest[path]) if path in latest else None
+            if outcome is not None:
+                skipped[index] = outcome
+        return skipped
+
+    def _latest_outcome(self, offer: Offer, job: Job) -> Outcome | None:
+        if job.status in ACTIVE:
+            return _ALREADY_ACTIVE
+        if job.status in _SKIPPED and not job.path_released:
+            return Outcome(
+                OutcomeKind.IGNORED, f"The last job {job.id} is {job.status.value}; retry or rescan takes it."
+            )
+        # The job that ended removed its input before it ended. A listing made before that still shows the file, so
+        # only a look made after the job was read tells a new arrival from a memory.
+        try:
+            return None if offer.folder.folder.look(offer.entry.name) == offer.entry else _VANISHED
+        except ProviderError as error:
+            return Outcome(OutcomeKind.VANISHED, error.message)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,123 @@
+"""The opened input folders of this host, and the way back from a stored path to its folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import attrs
+
+from bulksigner.contract.errors import NotFound, ProviderError
+from bulksigner.contract.storage import Folder, StorageProvider
+from bulksigner.files.set_aside import PRIVATE_PREFIX
+from bulksigner.files.volumes import is_network_path
+from bulksigner.intake.closed_folder import ClosedFolder
+from bulksigner.intake.names import IgnoreRules, is_landing_name
+
+if TYPE_CHECKING:
+    from bulksigner.settings.model import StorageSettings, WatchedFolderSettings
+
+__all__ = ["OpenedFolder", "OpenedFolders", "open_folders"]
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class OpenedFolder:
+    """One input folder: where it is, which names it ignores and how it is watched."""
+
+    name: str
+    folder: Folder
+    rules: IgnoreRules = attrs.field(factory=IgnoreRules)
+    has_events: bool = False
+    poll_interval_seconds: float | None = None
+
+    def is_candidate_name(self, name: str) -> bool:
+        """Tell whether a file of this name may become a job by lying here (PIPE-42); landing copies may not."""
+        return not (self.rules.match(name) or is_landing_name(name) or name.startswith(PRIVATE_PREFIX))
+
+
+class OpenedFolders:
+    """All configured input folders, in the order of the settings."""
+
+    def __init__(self, folders: Sequence[OpenedFolder]) -> None:
+        self._by_name = {folder.name: folder for folder in folders}
+        self._prefixes = [(opened.folder.path_of("x")[:-1], opened) for opened in folders]
+
+    def __iter__(self) -> Iterator[OpenedFolder]:
+        return iter(self._by_name.values())
+
+    @property
+    def landing(self) -> OpenedFolder:
+        """Return the folder that uploads land in: the first one (PIPE-55)."""
+        return next(iter(self))
+
+    def get(self, name: str) -> OpenedFolder:
+        """Return one folder; raises `NotFound` (`folder.not-found`) listing the configured names (API-71)."""
+        opened = self._by_name.get(name)
+        if opened is None:
+            raise NotFound(
+                f"No input folder {name!r} is configured; there are: {', '.join(self._by_name)}.",
+                code="folder.not-found",
+            )
+        return opened
+
+    def resolve(self, path: str) -> tuple[OpenedFolder, str] | None:
+        """Split a stored path (PIPE-01) into its folder and the file's name there; None when no folder has it."""
+        for prefix, opened in self._prefixes:
+            name = path[len(prefix) :]
+            if path.startswith(prefix) and name and "/" not in name and os.sep not in name:
+                return opened, name
+        return None
+
+    def input_exists(self, path: str) -> bool:
+        """Tell whether the input of a job is there (PIPE-99). Raises `ProviderError` when that cannot be seen."""
+        found = self.resolve(path)
+        return found is not None and found[0].folder.look(found[1]) is not None
+
+    def settle_leftovers(self) -> None:
+        """Finish or undo, in each folder, what a killed process left half done. Call once, before anything looks."""
+        for opened in self:
+            if isinstance(opened.folder, _LeavesSomething):
+                try:
+                    lines = opened.folder.settle_leftovers()
+                except ProviderError as error:
+                    lines = [f"What an interrupted removal may have left in {opened.name} stays: {error.message}"]
+                for line in lines:
+                    log.warning("Input folder %s: %s", opened.name, line)
+
+
+def open_folders(
+    storage: StorageSettings, watched: WatchedFolderSettings, provider: Callable[[str], StorageProvider]
+) -> OpenedFolders:
+    """Open every configured folder; one that cannot be opened stays in the list and says why at each use (CFG-59)."""
+    opened = []
+    for given in storage.inputs:
+        source = provider(given.provider or storage.provider)
+        is_local = source.notifies
+        if is_local and given.path.is_relative_to(storage.root):
+            given.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        folder: Folder
+        try:
+            folder = source.open(str(given.path), {})
+        except ProviderError as error:
+            log.warning("Input folder %s cannot be opened: %s", given.name, error.message)
+            folder = ClosedFolder(str(given.path), error.message)
+        has_events = is_local and not is_network_path(Path(given.path))
+        poll_interval_seconds = given.poll_interval_seconds
+        if poll_interval_seconds is None and not has_events:
+            poll_interval_seconds = watched.poll_interval_seconds
+        rules = IgnoreRules(
+            (*watched.ignored_extensions, *given.ignored_extensions),
+            (*watched.ignored_prefixes, *given.ignored_prefixes),
+        )
+        opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds))
+    return OpenedFolders(opened)
+
+
+@runtime_checkable
+class _LeavesSomething(Protocol):
+    def settle_leftovers(self) -> list[str]: ...

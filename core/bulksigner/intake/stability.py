@@ -1,0 +1,66 @@
+"""When a file is complete: size and time stood still over several samples (PIPE-43)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from bulksigner.contract.storage import Entry
+
+__all__ = ["Observed", "Stability"]
+
+
+@attrs.frozen
+class Observed:
+    """What one sample decided: files that are complete, and files given up for now because they never stood still."""
+
+    stable: list[Entry]
+    timed_out: list[Entry]
+
+
+@attrs.define
+class _Track:
+    length: int
+    modified_ns: int
+    samples: int
+    first_at: float
+    sampled_at: float
+
+
+class Stability:
+    """Samples whole listings: any number of files is on its way at the cost of one listing a sample."""
+
+    def __init__(self, required_samples: int, interval_seconds: float, timeout_seconds: float) -> None:
+        self._required = required_samples
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._tracks: dict[str, _Track] = {}
+
+    def __len__(self) -> int:
+        return len(self._tracks)
+
+    def observe(self, candidates: Iterable[Entry], now: float) -> Observed:
+        """Take one sample of all candidates; files that are not among them any more are forgotten.
+
+        `now` is of a monotonic clock, in seconds. A sample sooner than the interval counts only when it shows a change.
+        """
+        observed = Observed([], [])
+        tracks: dict[str, _Track] = {}
+        for entry in candidates:
+            track = self._tracks.get(entry.name)
+            if track is None:
+                track = _Track(entry.length, entry.modified_ns, 1, now, now)
+            elif entry.length != track.length or entry.modified_ns != track.modified_ns:
+                track = _Track(entry.length, entry.modified_ns, 1, track.first_at, now)
+            elif now - track.sampled_at >= self._interval_seconds:
+                track.samples += 1
+                track.sampled_at = now
+            if track.samples >= self._required:
+                observed.stable.append(entry)
+            elif now - track.first_at >= self._timeout_seconds:
+                observed.timed_out.append(entry)
+            else:
+                tracks[entry.name] = track
+        self._tracks = tracks
+        return observed

@@ -1,0 +1,264 @@
+"""One watcher for each input folder: events are hints, the scan decides (PIPE-40 to PIPE-47)."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bulksigner.contract.errors import ProviderError
+from bulksigner.contract.storage import Entry
+from bulksigner.intake.enqueue import EnqueueService, Offer, Outcome, OutcomeKind
+from bulksigner.intake.folders import OpenedFolder
+from bulksigner.intake.notices import Notices
+from bulksigner.intake.settled import Settled
+from bulksigner.intake.stability import Stability
+
+if TYPE_CHECKING:
+    from bulksigner.profiles.model import OpenedProfile
+    from bulksigner.settings.model import WatchedFolderSettings
+
+__all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
+
+MAX_CONSECUTIVE_FAILURES = 10
+_BATCH = 500
+_UNBOUND_LOOK_SECONDS = 2.0
+_BROKEN_LOOK_SECONDS = 1.0
+_RECHECK_SECONDS = 30.0
+_LONGEST_BACKOFF_SECONDS = 30.0
+_NO_EVENTS_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class WatcherState(enum.Enum):
+    """What a watcher does (PIPE-46)."""
+
+    INITIALIZING = "Initializing"
+    RUNNING = "Running"
+    UNASSIGNED = "Unassigned"
+    STOPPED = "Stopped"
+
+
+@attrs.frozen
+class WatcherStatus:
+    """One watcher as the interface shows it; `candidate_count` is of files that are not stable yet."""
+
+    folder: str
+    state: WatcherState
+    last_error: str
+    consecutive_errors: int
+    candidate_count: int
+
+
+class FolderWatcher:
+    """Looks at one folder and offers what became stable, all of one look as one batch.
+
+    Files that were answered for are remembered with the look of them, so that they cost neither a query nor a second
+    offer while nothing about them changes.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedFolder,
+        service: EnqueueService,
+        bound: Callable[[str], OpenedProfile | None],
+        settings: WatchedFolderSettings,
+        notices: Notices,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._opened = opened
+        self._service = service
+        self._bound = bound
+        self._notices = notices
+        self._clock = clock
+        self._interval_seconds = settings.stability_poll_interval_ms / 1000
+        self._stability = Stability(
+            settings.stability_required_samples, self._interval_seconds, settings.stability_timeout_seconds
+        )
+        self._timeout_seconds = settings.stability_timeout_seconds
+        self._fallback_poll_seconds = settings.poll_interval_seconds or _NO_EVENTS_SECONDS
+        self._settled = Settled()
+        self._state = WatcherState.INITIALIZING
+        self._last_error = ""
+        self._errors = 0
+        self._told = ""
+        self._cannot_watch = False
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the watched folder."""
+        return self._opened.name
+
+    @property
+    def status(self) -> WatcherStatus:
+        """Return the watcher as it stands."""
+        return WatcherStatus(self.folder, self._state, self._last_error, self._errors, len(self._stability))
+
+    def start(self) -> None:
+        """Begin to watch in a thread of its own, with a full listing first."""
+        self._thread = threading.Thread(target=self._run, name=f"watch-{self.folder}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching and wait for the look that is going on."""
+        self._stopping.set()
+        self._notices.ring()
+        if self._thread is not None:
+            self._thread.join()
+        self._notices.close()
+
+    def offer_again(self, name: str) -> None:
+        """Make a file a candidate whatever was answered for it before (PIPE-94)."""
+        self._settled.forget(name)
+        self._notices.ring()
+
+    def job_ended(self, name: str) -> None:
+        """Note that the job of a file ended: what has the name now, if anything, may be a new arrival (PIPE-44)."""
+        if self._settled.forget(name):
+            self._notices.ring()
+
+    def step(self) -> float | None:
+        """Look once; return in how many seconds to look again, None when only a notice can make that necessary."""
+        profile = self._bound(self.folder)
+        if profile is None or not profile.stored.enabled:
+            self._rest(profile)
+            return _UNBOUND_LOOK_SECONDS
+        self._told = ""
+        # The watch comes before the listing: what arrives in between is then noticed, not missed.
+        self._watch()
+        try:
+            entries = list(self._opened.folder.entries())
+        except ProviderError as error:
+            self._listing_failed(error.message)
+            return _BROKEN_LOOK_SECONDS
+        self._state = WatcherState.RUNNING
+        if not self._errors:
+            self._last_error = ""
+        now = self._clock()
+        observed = self._stability.observe(self._settled.sift(entries, now, self._opened.is_candidate_name), now)
+        for entry in observed.timed_out:
+            log.warning(
+                "Input folder %s: %s did not stand still for %d seconds; it is looked at again when it changes, or in "
+                "another %d seconds",
+                self.folder,
+                entry.name,
+                self._timeout_seconds,
+                self._timeout_seconds,
+            )
+            self._settled.keep(entry, until=now + self._timeout_seconds)
+        if observed.stable:
+            self._offer(observed.stable, now)
+        return self._next_look_seconds()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                delay_seconds = self.step()
+            # A provider of a plugin may raise anything; one bad look must not end the watch of this folder.
+            except Exception as error:
+                log.exception("Input folder %s could not be looked at", self.folder)
+                self._last_error = f"{type(error).__name__}: {error}"
+                delay_seconds = _BROKEN_LOOK_SECONDS
+            if self._state is WatcherState.STOPPED:
+                return
+            looked_at = self._clock()
+            self._notices.wait(delay_seconds)
+            # One look answers for every event of an interval.
+            self._stopping.wait(max(0.0, looked_at + self._interval_seconds - self._clock()))
+
+    def _watch(self) -> None:
+        if not self._opened.has_events or self._notices.is_watching:
+            return
+        try:
+            self._notices.open()
+            self._cannot_watch = False
+        except OSError as error:
+            # A folder that is not there is the listing's to report.
+            if not self._cannot_watch and error.errno != errno.ENOENT:
+                log.warning("Input folder %s reports no changes: %s; it is listed instead", self.folder, error.strerror)
+            self._cannot_watch = True
+
+    def _listing_failed(self, message: str) -> None:
+        if self._last_error != message:
+            log.warning("Input folder %s: %s", self.folder, message)
+        self._last_error = message
+
+    def _rest(self, profile: OpenedProfile | None) -> None:
+        if profile is None:
+            self._state = WatcherState.UNASSIGNED
+            line = "is bound to no profile; its files wait untouched"
+        else:
+            self._state = WatcherState.RUNNING
+            line = f"belongs to the disabled profile {profile.stored.name}; its files wait"
+        if self._told != line:
+            log.warning("Input folder %s %s", self.folder, line)
+        self._told = line
+
+    def _offer(self, stable: Sequence[Entry], now: float) -> None:
+        skipped = 0
+        for first in range(0, len(stable), _BATCH):
+            batch = stable[first : first + _BATCH]
+            with self._settled.answering(batch):
+                outcomes = self._service.offer([Offer(self._opened, entry) for entry in batch])
+                for entry, outcome in zip(batch, outcomes, strict=True):
+                    self._settled.keep(entry, until=self._answer_ends_at(outcome.kind, now))
+            skipped += sum(outcome.kind is OutcomeKind.IGNORED for outcome in outcomes)
+            if self._count(outcomes):
+                for entry in stable[first:]:
+                    self._settled.keep(entry, until=now + self._backoff_seconds())
+                break
+        if skipped:
+            log.info(
+                "Input folder %s: %d files whose last job failed wait for a retry or a rescan", self.folder, skipped
+            )
+
+    def _answer_ends_at(self, kind: OutcomeKind, now: float) -> float | None:
+        if kind in (OutcomeKind.ENQUEUED, OutcomeKind.IGNORED, OutcomeKind.PATH_TOO_LONG):
+            return None
+        if kind is OutcomeKind.ALREADY_ACTIVE:
+            # `job_ended` is the news; the clock is there for a job that ended without it.
+            return now + _RECHECK_SECONDS
+        return now + self._interval_seconds
+
+    def _backoff_seconds(self) -> float:
+        return min(_LONGEST_BACKOFF_SECONDS, self._interval_seconds * (1 << self._errors))
+
+    def _count(self, outcomes: Sequence[Outcome]) -> bool:
+        """Keep count of failures in a row (PIPE-47); tell whether this batch failed."""
+        kinds = {outcome.kind for outcome in outcomes}
+        if kinds & {OutcomeKind.ENQUEUED, OutcomeKind.ALREADY_ACTIVE}:
+            self._errors = 0
+        if OutcomeKind.ERROR not in kinds:
+            return False
+        # A batch is one attempt: a database that is away for a moment during a large drop is one error, not hundreds.
+        self._errors += 1
+        self._last_error = next(outcome.reason for outcome in outcomes if outcome.kind is OutcomeKind.ERROR)
+        if self._errors >= MAX_CONSECUTIVE_FAILURES:
+            self._state = WatcherState.STOPPED
+            log.error(
+                "Input folder %s is not watched any more after %d failures in a row: %s. Mend the cause and restart.",
+                self.folder,
+                self._errors,
+                self._last_error,
+            )
+        return True
+
+    def _next_look_seconds(self) -> float | None:
+        if len(self._stability):
+            return self._interval_seconds
+        delays = [] if self._settled.next_at is None else [max(0.0, self._settled.next_at - self._clock())]
+        if self._opened.poll_interval_seconds is not None:
+            delays.append(self._opened.poll_interval_seconds)
+        elif not (self._opened.has_events and self._notices.is_watching and self._notices.is_complete):
+            delays.append(self._fallback_poll_seconds)
+        return min(delays, default=None)
