@@ -7,7 +7,7 @@ from packaging.utils import canonicalize_name
 
 PINNED = re.compile(r"^[a-z0-9-]+==[\w.!+]+( ; .+)?$")
 # Written in pieces, so that this file does not find itself.
-REGISTRIES = ("pypi" + ".org", "python" + "hosted", "index" + "-url", "find" + "-links=", "file:" + "///")
+REGISTRIES = ("pypi" + ".org", "python" + "hosted", "index" + "-url", "find" + "-links=")
 MACHINE_PATHS = ("/home" + "/", "/root" + "/", "/Us" + "ers/", "/wo" + "rk/", "C:" + "\\Us" + "ers", "/tm" + "p/")
 
 

@@ -2,8 +2,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 STORY = """
 from pathlib import Path
 
@@ -19,19 +17,11 @@ def test_story(authority, leaf, pfx, pdf_file, xml_file, cnab240_file, require_t
     assert xml_file().startswith(b"<?xml")
     assert len(cnab240_file(payments=1)) == 6 * 242
     assert Path(require_tool("sh", "dash")).is_file()
-
-
-def test_database(postgres_url):
-    import psycopg
-
-    with psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT 1").fetchone() == (1,)
 """
 
 
-@pytest.mark.slow
 def test_a_plugin_s_tests_get_the_fixtures_by_name(tmp_path, pytestconfig):
-    """DEP-41, design section 9: the kit's fixtures need no import and no conftest."""
+    """Design, section 9: the kit's fixtures need no import and no conftest."""
     (tmp_path / "test_story.py").write_text(STORY, encoding="utf-8")
     # A tree on PYTHONPATH has no entry point, unlike one that is installed.
     installed = pytestconfig.pluginmanager.has_plugin("bulksigner")
