@@ -38,6 +38,7 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import SeedReport, seed_profiles
@@ -83,6 +84,17 @@ class _Inputs:
 
     def offer_again(self, job: Job) -> None:
         self.watchers.offer_again(job.original_path)
+
+
+@attrs.frozen
+class _StoredProfiles:
+    """The profiles as an operator action asks for them."""
+
+    opened: OpenedProfiles
+
+    def get(self, name: str) -> StoredProfile | None:
+        found = self.opened.get(name)
+        return None if found is None else found.stored
 
 
 @attrs.define
@@ -195,7 +207,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
 
     folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
     folders.settle_leftovers()
-    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format)
+    enqueue = EnqueueService(jobs, queue, profiles, announcer)
     watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder)
     announcer.watchers = watchers
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
@@ -228,7 +240,9 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         collect_checks(store, folders, watchers, profiles, worker, foundation.registry.readiness_checks),
         scrubber,
     )
-    web = _web_services(foundation, store, jobs, queue, profiles, folders, enqueue, uploads, announcer, roots, readiness)
+    web = _web_services(
+        foundation, store, jobs, queue, profiles, folders, enqueue, uploads, announcer, roots, readiness
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -294,7 +308,7 @@ def _web_services(
 ) -> WebServices:
     core = foundation.settings.core
     rescanner = Rescanner(folders, enqueue, profiles.bound, core.watched_folder)
-    operator = Operator(jobs, queue, profiles.stored_named, lambda job: folders.input_exists(job.original_path))
+    operator = Operator(jobs, queue, _StoredProfiles(profiles), lambda job: folders.input_exists(job.original_path))
 
     def retry(job_id: str) -> Changed:
         changed = operator.retry(job_id)
@@ -315,5 +329,5 @@ def _web_services(
         retry=retry,
         output_root=roots.output,
         report_readiness=readiness.report,
-        codes=foundation.registry.codes,
+        codes=foundation.codes,
     )

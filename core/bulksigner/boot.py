@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 
+from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.jobs.model import Owner
@@ -35,6 +36,7 @@ class Foundation:
     plugins: PluginSet
     registry: Registry
     settings: LoadedSettings
+    codes: Mapping[str, ErrorCode]
 
 
 def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
@@ -56,7 +58,7 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
     failures = [*check_choices(settings, installed), *_account_failures(variables)]
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings)
+    return Foundation(variables, plugins, registry, settings, {**CODES, **schema.codes})
 
 
 def open_store(settings: LoadedSettings) -> Store:

@@ -35,7 +35,9 @@ def collect_checks(
         CallableCheck("pipeline-worker", True, lambda: (worker.fault is None, worker.fault or "running")),
     ]
     checks += [CallableCheck(f"input-folder:{opened.name}", True, _folder_look(opened, watchers)) for opened in folders]
-    checks += [CallableCheck(f"signing-profile:{profile.name}", False, _profile_look(profile)) for profile in profiles.all]
+    checks += [
+        CallableCheck(f"signing-profile:{profile.name}", False, _profile_look(profile)) for profile in profiles.all
+    ]
     known = {opened.name for opened in folders}
     checks += [
         CallableCheck(f"profile-input-folder:{profile.name}", False, _unknown_folder_look(profile))
@@ -55,7 +57,7 @@ def _database(store: Store) -> Verdict:
 
 def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[], Verdict]:
     def look() -> Verdict:
-        status = watchers.status(opened.name)
+        status = next(status for status in watchers.statuses() if status.folder == opened.name)
         if status.state is WatcherState.UNASSIGNED:
             return True, "no profile chose this folder; nothing watches it"
         if status.state is WatcherState.STOPPED:

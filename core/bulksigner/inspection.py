@@ -1,4 +1,4 @@
-"""What `bulksigner check` looks at: all that a start would open, with nothing started, migrated or listened on (OPS-203)."""
+"""What `bulksigner check` looks at: all that a start would open, with nothing started or migrated (OPS-203)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bulksigner.boot import Foundation, open_store
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessRow
-from bulksigner.intake.folders import open_folders
+from bulksigner.contract.storage import StorageProvider
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.profiles.deployment import deployment_salt
@@ -80,14 +80,12 @@ def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:
         if not path.exists() and path.is_relative_to(core.storage.root):
             yield ReadinessRow(name, True, True, f"{path} will be created")
             continue
-        folder = provider(given.provider or core.storage.provider)
+        yield _asked(name, True, partial(_list_folder, provider(given.provider or core.storage.provider), path))
 
-        def look(open_folder: Callable[[], object] = partial(folder.open, str(path), {})) -> str:
-            opened = open_folder()
-            count = sum(1 for _ in opened.entries())  # type: ignore[attr-defined]
-            return f"{path} holds {count} file(s)"
 
-        yield _asked(name, True, look)
+def _list_folder(provider: StorageProvider, path: Path) -> str:
+    count = sum(1 for _ in provider.open(str(path), {}).entries())
+    return f"{path} holds {count} file(s)"
 
 
 def _database_and_profiles(foundation: Foundation) -> Iterator[ReadinessRow]:

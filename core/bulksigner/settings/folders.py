@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
@@ -12,6 +12,7 @@ from bulksigner.settings.choices import canonical
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import DEFAULT_NAME, LOCAL_PROVIDER, InputFolder, StorageSettings
+from bulksigner.settings.mounts import find_network_type
 
 __all__ = ["check_folders", "has_share_scheme", "is_within", "place", "resolve_storage"]
 
@@ -65,6 +66,9 @@ def check_folders(given: StorageSettings, resolved: StorageSettings, database: P
             findings.refuse(key, "has the scheme of a share.", "Name a directory of this host (CFG-41).")
         elif "\\" in str(written) and os.sep != "\\" and key == "Storage:Root":
             findings.warn(f"{key} holds a backslash, which this system takes for a letter of the name.")
+    network = find_network_type(resolved.root)
+    if network is not None:
+        findings.warn(f"Storage:Root ({resolved.root}) is on a network file system ({network}); use a local disk.")
     if len(resolved.inputs) > _MANY_FOLDERS:
         findings.warn(f"Storage:Inputs lists {len(resolved.inputs)} folders; more than {_MANY_FOLDERS} strain a host.")
     _check_names(resolved.inputs, findings)
@@ -88,35 +92,51 @@ def _check_names(folders: Sequence[InputFolder], findings: Findings) -> None:
 
 
 def _check_overlaps(storage: StorageSettings, database: Path | None, findings: Findings) -> None:
-    taken = [(LOCAL_PROVIDER, storage.root / name) for name in (*_WORK_ROOTS, *_OWN_DIRECTORIES)]
+    taken = [
+        (root, _locate(LOCAL_PROVIDER, root)) for root in map(storage.root.joinpath, _WORK_ROOTS + _OWN_DIRECTORIES)
+    ]
     if storage.provider != LOCAL_PROVIDER:
-        taken += [(storage.provider, Path(name)) for name in _WORK_ROOTS]
+        taken += [(root, _locate(storage.provider, root)) for root in map(Path, _WORK_ROOTS)]
+    records = None if database is None else _locate(LOCAL_PROVIDER, database)
+    earlier: list[tuple[InputFolder, _Place]] = []
     for index, folder in enumerate(storage.inputs):
         key, what = f"Storage:Inputs[{index}]:Path", f"({folder.path}, folder {folder.name})"
-        for other in storage.inputs[:index]:
-            if folder.name and other.name and _meet(folder.provider, folder.path, other.provider, other.path):
+        here = _locate(folder.provider, folder.path)
+        for other, there in earlier:
+            if here.meets(there):
                 findings.refuse(
                     key,
                     f"{what} is equal to, inside or around {other.path} of the folder {other.name}.",
                     "Give the folders directories that lie apart.",
                 )
-        for provider, root in taken:
-            if _meet(folder.provider, folder.path, provider, root):
+        for root, there in taken:
+            if here.meets(there):
                 remedy = "Move the folder away from it."
                 if root.name in _WORK_ROOTS:
                     output = root.with_name("output")
                     remedy += f" Look at {output}: earlier runs may have removed signed files."
                 findings.refuse(key, f"{what} is equal to, inside or around {root}.", remedy)
-        if database is not None and folder.provider == LOCAL_PROVIDER and is_within(database, folder.path):
+        if records is not None and here.holds(records):
             findings.refuse(key, f"{what} holds the database file {database}.", "Move the folder away from it.")
+        earlier.append((folder, here))
 
 
-def _meet(provider: str, path: Path, other_provider: str, other_path: Path) -> bool:
-    """Tell whether two directories are equal, or one lies inside the other."""
-    if provider != other_provider:
-        return False
+@attrs.frozen
+class _Place:
+    """A directory as its provider compares it."""
+
+    provider: str
+    path: PurePath
+
+    def holds(self, other: _Place) -> bool:
+        return self.provider == other.provider and other.path.is_relative_to(self.path)
+
+    def meets(self, other: _Place) -> bool:
+        return self.holds(other) or other.holds(self)
+
+
+def _locate(provider: str, path: Path) -> _Place:
     if provider == LOCAL_PROVIDER:
-        return is_within(path, other_path) or is_within(other_path, path)
+        return _Place(provider, _real(path))
     # Inside a share names have no case, and the share is the root of every path.
-    one, other = (PurePosixPath("/", *place.as_posix().casefold().split("/")) for place in (path, other_path))
-    return one.is_relative_to(other) or other.is_relative_to(one)
+    return _Place(provider, PurePosixPath("/", *path.as_posix().casefold().split("/")))

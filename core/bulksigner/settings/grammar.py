@@ -68,6 +68,8 @@ def parse_scalar(value: Any, kind: Any) -> Any:
         # A lone surrogate is a byte that was not UTF-8; only a path can still mean something by it.
         if "\0" in value or (kind is not Path and _LONE_SURROGATE.search(value)):
             raise Unreadable(f"{name_type(kind)} in UTF-8, without NUL characters")
+        if kind is Path and not value.strip():
+            raise Unreadable("a path that is not blank")
         return kind(value)
     return _parse_enum(value, kind)
 

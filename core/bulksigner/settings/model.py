@@ -124,10 +124,7 @@ class InputFolder:
     """`Storage:Inputs[]`; `path` is absolute for a local folder, inside the share for any other."""
 
     name: str = option(help="Name of the folder in the console, the interface and the metrics.", check=NAME)
-    path: Path = option(
-        help="Where files are dropped; a relative path is under the content root.",
-        check=Check(lambda path: path.parts != (), "not blank"),
-    )
+    path: Path = option(help="Where files are dropped; a relative path is under the content root.")
     provider: str = option("", help="Storage that holds this folder; without it that of `Storage:Provider`.")
     poll_interval_seconds: int | None = option(
         None,

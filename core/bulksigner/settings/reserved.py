@@ -34,10 +34,10 @@ class Reserved:
     only: str | None = None
     remedy: str = "Remove it."
     problem: str | None = None
+    segments: tuple[str, ...] = attrs.field(init=False)
 
-    @property
-    def segments(self) -> tuple[str, ...]:
-        """Return the pattern in pieces, indices as pieces of their own."""
+    @segments.default
+    def _split_pattern(self) -> tuple[str, ...]:
         return tuple(self.pattern.replace(ANY_INDEX, f":{ANY_INDEX}").split(":"))
 
     def matches(self, path: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
-from bulksigner.observability.logs import CONTEXT, LineFormatter, LogLevel, configure, facts
+from bulksigner.observability.logs import CONTEXT, LineFormatter, configure, facts
 from bulksigner.observability.redaction import Scrubber
 
 CANARY = "canary-secret-0042"
@@ -27,7 +27,7 @@ def written() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     stream = io.StringIO()
-    configure(LogLevel.INFORMATION, {}, Scrubber([CANARY]), stream=stream)
+    configure(logging.INFO, {}, Scrubber([CANARY]), stream=stream)
     yield stream
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
@@ -152,8 +152,8 @@ def test_levels_by_logger_and_floor(written: io.StringIO) -> None:
     logging.getLogger("waitress").info("hidden")
     log.debug("hidden")
     configure(
-        LogLevel.WARNING,
-        {"bulksigner.unit": LogLevel.DEBUG, "waitress": LogLevel.INFORMATION},
+        logging.WARNING,
+        {"bulksigner.unit": logging.DEBUG, "waitress": logging.INFO},
         Scrubber(),
         stream=written,
     )
@@ -165,7 +165,7 @@ def test_levels_by_logger_and_floor(written: io.StringIO) -> None:
 
 def test_configuring_again_does_not_double_lines(written: io.StringIO) -> None:
     """CFG-146: one sink, one line."""
-    configure(LogLevel.INFORMATION, {}, Scrubber(), stream=written)
+    configure(logging.INFO, {}, Scrubber(), stream=written)
     log.info("once")
     assert written.getvalue().count("once") == 1
 
@@ -180,7 +180,7 @@ def test_warnings_of_libraries_become_lines(written: io.StringIO) -> None:
 
 def test_none_switches_everything_off(written: io.StringIO) -> None:
     """CFG-138: `None` writes nothing."""
-    configure(LogLevel.NONE, {}, Scrubber(), stream=written)
+    configure(logging.CRITICAL + 50, {}, Scrubber(), stream=written)
     log.critical("x")
     assert written.getvalue() == ""
 

@@ -76,6 +76,12 @@ def test_folders_around_our_own_directories_are_refused(host, path) -> None:
     assert set(host.refuse(folders(path))) == {"Storage:Inputs[0]:Path"}
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_blank_path_is_refused(host, blank) -> None:
+    """CFG-41, CFG-45: it would mean the content root."""
+    assert set(host.refuse(folders(blank, Storage__Root=blank))) == {"Storage:Root", "Storage:Inputs[0]:Path"}
+
+
 def test_folder_around_the_database_is_refused(host) -> None:
     """CFG-46: also where the database lies elsewhere."""
     refused = host.refuse(folders("in", ConnectionStrings__Default="in/records.db"))
@@ -120,6 +126,21 @@ def test_folders_of_a_share(host) -> None:
     for paths in (("in\\deep",), ("output/deep",), ("/Error",), (".",), ("in", "IN/deep")):
         refused = host.refuse(folders(*paths, **share))
         assert set(refused) == {f"Storage:Inputs[{len(paths) - 1}]:Path"}
+
+
+def test_share_without_any_interval_is_refused(host) -> None:
+    """CFG-48, OPS-43: nothing would ever look into the folder."""
+    variables = folders("in", Storage__Provider="AzureFiles", WatchedFolder__PollIntervalSeconds="")
+    assert set(host.refuse(variables)) == {"Storage:Inputs[0]:PollIntervalSeconds"}
+    assert host.load(variables | {"Storage__Inputs__0__PollIntervalSeconds": "5"}).warnings == ()
+
+
+def test_root_on_a_network_file_system_is_warned_of(host, monkeypatch) -> None:
+    """CFG-41: path and type are named."""
+    monkeypatch.setattr("bulksigner.settings.folders.find_network_type", lambda path: "cifs")
+    (warning,) = host.load().warnings
+    assert "cifs" in warning
+    assert str(host.root / "data") in warning
 
 
 def test_many_folders_are_warned_of(host) -> None:
