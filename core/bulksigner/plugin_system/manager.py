@@ -38,7 +38,9 @@ class Loadable(Protocol):
     @property
     def value(self) -> str: ...
 
-    def load(self) -> Any: ...
+    def load(self) -> Any:
+        """Import the module and return it; may raise whatever it raises."""
+        ...
 
 
 BUILTINS: tuple[Loadable, ...] = (
