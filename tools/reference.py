@@ -57,9 +57,9 @@ def settings_page() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/reference/error-codes.md": codes_page,
+    "docs/reference/error-codes.md": lambda: codes_page(_NOTE),
     "docs/reference/hooks.md": hooks_page,
-    "docs/reference/rest-api.md": routes_page,
+    "docs/reference/rest-api.md": lambda: routes_page(_NOTE),
     "docs/reference/settings.md": settings_page,
 }
 

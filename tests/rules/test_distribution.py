@@ -84,6 +84,12 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine(tracked: list[Path], 
     assert not wrong
 
 
+def test_no_file_holds_the_marks_of_an_unfinished_merge(tracked: list[Path], root: Path):
+    """A page is text to every linter, so nothing else would notice."""
+    marks = re.compile(rb"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [str(path.relative_to(root)) for path in tracked if marks.search(path.read_bytes())] == []
+
+
 def test_system_packages_are_listed_with_proof_and_reason(root: Path):
     """DEP-64: package, what shows that it is there, and what needs it, on every line."""
     lines = (root / "tests/system-packages.txt").read_text(encoding="utf-8").splitlines()
