@@ -55,7 +55,10 @@ class BulkSignerError(Exception):
 
 @attrs.frozen
 class Failure:
-    """One wrong setting: which key, from where, what is wrong with it and how to mend it (CFG-12)."""
+    """One wrong setting: which key, from where, what is wrong with it and how to mend it (CFG-12).
+
+    `key` is empty where a file or directory is wrong as a whole; `origin` then names it.
+    """
 
     key: str
     problem: str
@@ -69,7 +72,11 @@ class Failure:
 
     def line(self) -> str:
         """Render the failure as the one line a refusal prints."""
-        where = f", from {self.origin}" if self.origin else ""
+        if not self.key:
+            return f"{self.origin}: {self.problem} {self.remedy}"
+        if self.variable == self.key:
+            return f"{self.key}: {self.problem} {self.remedy}"
+        where = f", from {self.origin}" if self.origin not in ("", f"variable {self.variable}") else ""
         return f"{self.key} (variable {self.variable}{where}): {self.problem} {self.remedy}"
 
 

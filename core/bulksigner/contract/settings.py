@@ -3,7 +3,8 @@
 A class of settings is a frozen attrs class whose attributes are made by `option`. The key of an attribute is its
 name in PascalCase (`poll_interval_seconds` is `PollIntervalSeconds`) unless `key` says otherwise; keys match
 without regard to case (CFG-04). Supported types: `str`, `int`, `bool`, `Secret`, an `enum.Enum`, `datetime.timedelta`
-(CFG-09), `X | None`, `tuple[str, ...]`, a nested class of settings, and `tuple[NestedClass, ...]`.
+(CFG-09), `X | None`, `tuple[str, ...]`, a nested class of settings, and `tuple[NestedClass, ...]`. An empty text
+stands for None where `X` is not `str`, so that a later source can take a default away (CFG-11).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "Schema",
     "Secret",
     "Settings",
+    "at_least",
     "between",
     "key_name",
     "matches_length",
@@ -60,6 +62,11 @@ class Check:
 def between(lowest: int, highest: int) -> Check:
     """Accept whole numbers from `lowest` to `highest`, both included."""
     return Check(lambda value: lowest <= value <= highest, f"{lowest} to {highest}")
+
+
+def at_least(lowest: int) -> Check:
+    """Accept whole numbers from `lowest` up, within what the database can store."""
+    return Check(lambda value: lowest <= value < 2**63, f"{lowest} or more")
 
 
 def matches_length(shortest: int) -> Check:
@@ -112,7 +119,7 @@ def key_name(attribute: attrs.Attribute[Any]) -> str:
 class Settings(Protocol):
     """The bound settings a plugin is given: its own classes, each mapped to its value.
 
-    An absent optional section is None.
+    A section that is absent has its defaults, or is None where a required key leaves it without.
     """
 
     def __getitem__(self, section: type[T]) -> T: ...

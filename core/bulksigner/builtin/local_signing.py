@@ -1,0 +1,103 @@
+"""The signing method `Local`: a key of this host signs the staged file."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.errors import BulkSignerError, PermanentFailure, ProviderError, StepFailed
+from bulksigner.contract.signing import (
+    Dispatched,
+    Format,
+    Measured,
+    Refused,
+    Signed,
+    SigningRequest,
+    Unknown,
+    Waiting,
+)
+from bulksigner.formats.dispatch import signer_for
+from bulksigner.formats.model import ContentChanged, FileSigner, FormatRefused
+
+__all__ = ["DETACHED", "PEM", "LocalSigning"]
+
+DETACHED, PEM = "detached", "pem"
+_YES = "true"
+_FAILED = "sign.failed"
+_SignerKey = tuple[int, Format, bool, bool]
+
+
+class LocalSigning:
+    """Signs with the opened key of the profile; the request's options `detached` and `pem` are on when `true`."""
+
+    name = "Local"
+    needs_certificate = True
+
+    def __init__(self) -> None:
+        # The key is kept beside its signer, so that an id in use is never that of another key.
+        self._signers: dict[_SignerKey, tuple[OpenedKey, FileSigner]] = {}
+        self._making = threading.Lock()
+
+    def sign(self, request: SigningRequest) -> Signed:
+        """Sign the staged file; the target is complete and flushed when this returns, and absent when it raises."""
+        if request.key is None:
+            raise StepFailed("The profile has no opened key.", code=_FAILED)
+        try:
+            signer = self._signer(request.key, request.format, request.options)
+            return Signed(_sign_file(signer, request))
+        except (FormatRefused, ContentChanged, ProviderError) as error:
+            raise StepFailed(error.message, code=_code_of(error)) from error
+        except OSError as error:
+            raise StepFailed(
+                f"{error.filename or request.target}: {error.strerror or error}; look at the disk of the work folder.",
+                code=_FAILED,
+            ) from error
+
+    def poll(self, dispatched: Dispatched) -> Signed | Waiting | Refused:
+        """Refuse: nothing is dispatched here."""
+        raise PermanentFailure(f"The method Local has no remote document {dispatched.reference}.")
+
+    def withdraw(self, dispatched: Dispatched) -> None:
+        """Refuse: nothing is dispatched here."""
+        raise PermanentFailure(f"The method Local has no remote document {dispatched.reference}.")
+
+    def settle(self, job_id: str) -> Unknown:
+        """Answer that nothing outside of the job's folder tells how signing ended."""
+        return Unknown(f"Job {job_id} was interrupted while its file was signed on this host.")
+
+    def _signer(self, key: OpenedKey, format: Format, options: Mapping[str, str]) -> FileSigner:
+        detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
+        place = (id(key), format, detached, pem)
+        with self._making:
+            known = self._signers.get(place)
+            if known is None:
+                known = (key, signer_for(format, key, detached=detached, pem=pem))
+                self._signers[place] = known
+        return known[1]
+
+
+def _code_of(error: BulkSignerError) -> str:
+    # A provider may have left the code open; on a job there must be one (PIPE-86).
+    return error.code or _FAILED
+
+
+def _sign_file(signer: FileSigner, request: SigningRequest) -> Measured:
+    with open(request.staged, "rb") as source, _create(request.target) as target:
+        try:
+            measured = signer.sign(source, target, expected=request.staged_measured, signed_at=request.signed_at)
+            target.flush()
+            os.fsync(target.fileno())
+        except BaseException:
+            # Half a signature must not be taken for a whole one, whatever ended its making.
+            target.close()
+            request.target.unlink(missing_ok=True)
+            raise
+    return measured
+
+
+def _create(target: Path) -> BinaryIO:
+    return open(target, "x+b", opener=lambda path, flags: os.open(path, flags, 0o640))

@@ -1,0 +1,74 @@
+"""The command line: `bulksigner serve`, `check`, `init`, `plugins`, `version`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, StartRefused
+
+__all__ = ["main"]
+
+EXIT_UNEXPECTED = 1
+EXIT_REFUSED = 78
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (OPS-24 to OPS-30)."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.command is None:
+        parser.error("name a command: serve, init, check, plugins or version")
+    # Each command imports its own needs: worker processes import this module again and must start fast.
+    try:
+        if parsed.command == "init":
+            from bulksigner.cli.scaffold import init
+
+            return init(parsed.directory, pfx=parsed.pfx, force=parsed.force)
+        if parsed.command == "version":
+            from bulksigner.cli.report import show_version
+
+            return show_version()
+        if parsed.command == "plugins":
+            from bulksigner.cli.report import show_plugins
+
+            return show_plugins()
+        if parsed.command == "check":
+            from bulksigner.cli.service import check
+
+            return check(as_json=parsed.json)
+        from bulksigner.cli.service import serve
+
+        return serve()
+    except ConfigurationRefused as error:
+        print("The settings were refused; nothing was started.", file=sys.stderr)
+        for failure in error.failures:
+            print(f"  {failure.line()}", file=sys.stderr)
+        return EXIT_REFUSED
+    except StartRefused as error:
+        print(f"Not started: {error.message}", file=sys.stderr)
+        return error.exit_code
+    except BulkSignerError as error:
+        print(error.message, file=sys.stderr)
+        return EXIT_UNEXPECTED
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bulksigner", description="Bulk signing server: files come in, leave signed, verified and accounted for."
+    )
+    parser.add_argument("--version", action="store_const", const="version", dest="command", help="same as `version`")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("serve", help="run the service in the foreground")
+    init = commands.add_parser("init", help="write a starter settings file that `serve` accepts")
+    init.add_argument("directory", help="the folder to write it to; created when missing")
+    init.add_argument("--pfx", metavar="FILE", help="PKCS#12 file to sign with; its password is asked for")
+    init.add_argument("--force", action="store_true", help="replace an existing settings file")
+    check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
+    check.add_argument("--json", action="store_true", help="print the rows as JSON")
+    commands.add_parser("plugins", help="list what is loaded, failed or switched off")
+    commands.add_parser("version", help="print version and plugins")
+    return parser

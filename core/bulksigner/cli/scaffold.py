@@ -1,0 +1,106 @@
+"""`bulksigner init`: a starter settings file with a fresh API key, one folder and one profile."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from bulksigner.contract.errors import BulkSignerError
+
+__all__ = ["init"]
+
+PASSWORD_VARIABLE = "BULK_SIGNER_INIT_PFX_PASSWORD"  # noqa: S105 - the name of a variable
+
+_TEMPLATE = """\
+# Settings of this bulk signer. Paths that are not absolute count from the folder `bulksigner serve` is started in.
+# Every key can also come from the environment: Auth:ApiKey is the variable Auth__ApiKey.
+
+[Auth]
+ApiKey = {api_key}
+
+[Storage]
+Root = {root}
+
+[[Storage.Inputs]]
+Name = "inbox"
+Path = {inbox}
+Profile = "default"
+
+[ConnectionStrings]
+Default = {database}
+
+[Signing]
+# Seals the certificate password that is kept in the database. Keep it: without it the profile cannot be opened.
+ProfileSecretsKey = {sealing_key}
+
+# Profiles are read on the first start only; after that the database has them.
+# `default` chooses by extension: .pdf becomes PAdES, .xml XAdES, everything else CAdES.
+[[Signing.Profiles]]
+Name = "default"
+
+[Signing.Profiles.Certificate]
+Source = "Pfx"
+
+[Signing.Profiles.Certificate.Pfx]
+Path = {pfx}
+Password = {password}
+"""
+
+
+def init(directory: str, *, pfx: str | None, force: bool) -> int:
+    """Write `settings.toml` into a folder and say what to do next; refuses to replace one unless forced."""
+    folder = Path(directory).resolve()
+    target = folder / "settings.toml"
+    if target.exists() and not force:
+        raise BulkSignerError(f"{target} exists already; it was not touched. Use --force to replace it.")
+    certificate = Path(pfx).resolve() if pfx else folder / "certificate.pfx"
+    if pfx and not certificate.is_file():
+        raise BulkSignerError(f"There is no file {certificate}; give --pfx the path of a .pfx or .p12 file.")
+    password = _ask_password(certificate) if pfx else ""
+    inbox = folder / "inbox"
+    inbox.mkdir(parents=True, exist_ok=True, mode=0o750)
+    text = _TEMPLATE.format(
+        api_key=_quoted(secrets.token_urlsafe(32)),
+        root=_quoted(str(folder / "data")),
+        inbox=_quoted(str(inbox)),
+        database=_quoted(str(folder / "data" / "db" / "bulksigner.db")),
+        sealing_key=_quoted(secrets.token_urlsafe(48)),
+        pfx=_quoted(str(certificate)),
+        password=_quoted(password),
+    )
+    _write_private(target, text)
+    print(f"Wrote {target}")
+    if not pfx:
+        print(f"  Put your certificate at {certificate} and its password into the settings file,")
+        print("  before the first start: the profile is read once.")
+    print(f"Start the service:   cd {folder} && bulksigner serve")
+    print(f"Then drop a file in  {inbox}")
+    print(f"and collect it from  {folder / 'data' / 'output'}")
+    return 0
+
+
+def _ask_password(certificate: Path) -> str:
+    given = os.environ.get(PASSWORD_VARIABLE)
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise BulkSignerError(
+            f"The password of {certificate} cannot be asked for without a terminal; set {PASSWORD_VARIABLE}."
+        )
+    return getpass.getpass(f"Password of {certificate.name}: ")
+
+
+def _quoted(text: str) -> str:
+    """Write a TOML basic string; JSON's escapes are a subset of TOML's, and `ensure_ascii` avoids surrogates."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write_private(target: Path, text: str) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.chmod(target, 0o600)  # noqa: PTH101 - an existing file keeps its mode otherwise
+        file.write(text)

@@ -1,0 +1,1 @@
+"""What the service shows in a terminal."""

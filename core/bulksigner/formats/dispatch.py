@@ -1,0 +1,44 @@
+"""The signer and the check of each format; what a format does not need is not imported."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.signing import Format
+from bulksigner.formats.model import Checked, Expectation, FileSigner
+from bulksigner.formats.spec import BASELINE_B, SignatureSpec
+
+__all__ = ["check", "signer_for"]
+
+
+def signer_for(
+    format: Format, key: OpenedKey, spec: SignatureSpec = BASELINE_B, *, detached: bool = False, pem: bool = False
+) -> FileSigner:
+    """Make the signer of a format; `detached` and `pem` concern CAdES alone."""
+    if format is Format.CADES:
+        from bulksigner.formats.cades import CadesSigner
+
+        return CadesSigner(key, spec, detached=detached, pem=pem)
+    if format is Format.PADES:
+        from bulksigner.formats.pades import PadesSigner
+
+        return PadesSigner(key, spec)
+    from bulksigner.formats.xades import XadesSigner
+
+    return XadesSigner(key, spec)
+
+
+def check(artifact: BinaryIO, expectation: Expectation, *, detached: bool = False, pem: bool = False) -> Checked:
+    """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34)."""
+    if expectation.format is Format.CADES:
+        from bulksigner.formats.cms_check import check_cms
+
+        return check_cms(artifact, expectation, detached=detached, pem=pem)
+    if expectation.format is Format.PADES:
+        from bulksigner.formats.pades_check import check_pdf
+
+        return check_pdf(artifact, expectation)
+    from bulksigner.formats.xades_check import check_xml
+
+    return check_xml(artifact, expectation)

@@ -1,0 +1,123 @@
+"""The check of a signed PDF, from its bytes alone (BEY-01, ICP-31, PERF-04)."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+from typing import BinaryIO
+
+from bulksigner.contract.signing import Measured
+from bulksigner.formats.cms_check import Stream, read_head
+from bulksigner.formats.model import Checked, CheckFailed, Expectation
+from bulksigner.formats.pdf_reader import PdfFile
+from bulksigner.formats.pdf_syntax import PdfDict, PdfString, Reference
+from bulksigner.formats.signer_check import FORBIDDEN_IN_PDF, check_signer
+
+__all__ = ["check_pdf"]
+
+_KINDS = {("/Adobe.PPKLite", "/ETSI.CAdES.detached"), ("/PBAD_PAdES", "/PBAD.PAdES")}
+_FORBIDDEN_KEYS = ("/Cert", "/R", "/Prop_AuthType")
+_TIME = re.compile(rb"\(D:(\d{14})(?:Z|\+00'00'?)\)")
+
+
+def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
+    """Check a signed PDF read back from storage; raise `CheckFailed` with the first thing that is wrong."""
+    artifact.seek(0)
+    data = artifact.read()
+    original = expectation.original
+    if len(data) <= original.length:
+        raise CheckFailed(f"The signed PDF has {len(data)} bytes, not more than the original's {original.length}.")
+    view = memoryview(data)
+    digest = hashlib.sha256(view[: original.length])
+    if digest.digest() != original.sha256:
+        raise CheckFailed("The original is not inside the signed PDF: the bytes before the signature differ.")
+    whole = digest.copy()
+    whole.update(view[original.length :])
+
+    signature = _find_signature(PdfFile(data), original.length)
+    moment = _check_entries(signature)
+    contents = signature.get("/Contents")
+    if not isinstance(contents, PdfString) or not contents.written.startswith(b"<"):
+        raise CheckFailed("The signature dictionary's /Contents is not a hexadecimal string.")
+    _check_byte_range(signature, contents, original.length, len(data))
+    cms = _decode_contents(contents)
+
+    stream = Stream(iter((cms,)))
+    head = read_head(stream)
+    if head.content_length is not None:
+        raise CheckFailed("The CMS in the PDF has content inside, where it must be detached.")
+    tail = stream.take(head.end - stream.position, limit=len(cms))
+    stream.finish()
+    if head.digest == "sha256":
+        digest.update(view[original.length : contents.start])
+    else:
+        digest = hashlib.new(head.digest, view[: contents.start])
+    digest.update(view[contents.end :])
+    facts = check_signer(
+        tail,
+        digest=head.digest,
+        message_digest=digest.digest(),
+        certificate=expectation.certificate,
+        forbidden=FORBIDDEN_IN_PDF,
+    )
+    return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment)
+
+
+def _find_signature(pdf: PdfFile, original_length: int) -> PdfDict:
+    """Reach the new signature the way a viewer does: newest cross-reference, catalog, form, field, value."""
+    if pdf.newest_at < original_length:
+        raise CheckFailed("The PDF's newest cross-reference is the original's; nothing was added that a viewer sees.")
+    catalog = pdf.dictionary(pdf.trailer.get("/Root"), "document catalog")
+    form = pdf.dictionary(catalog.get("/AcroForm"), "form")
+    fields = pdf.resolve(form.get("/Fields")).value
+    if not isinstance(fields, list):
+        raise CheckFailed("The PDF's form has no list of fields.")
+    found = []
+    for reference in fields:
+        if not isinstance(reference, Reference) or pdf.offset_of(reference) < original_length:
+            continue
+        field = pdf.dictionary(reference, "field where its form names one")
+        value = field.get("/V")
+        if field.get("/FT") == "/Sig" and isinstance(value, Reference) and pdf.offset_of(value) >= original_length:
+            found.append(pdf.dictionary(value, "signature dictionary"))
+    if len(found) != 1:
+        raise CheckFailed(f"The PDF's form has {len(found)} new signatures, where there should be one.")
+    return found[0]
+
+
+def _check_entries(signature: PdfDict) -> datetime.datetime:
+    """Check the signature dictionary's keys (section 2 of the policies) and return the time that it states."""
+    if signature.get("/Type") != "/Sig" or (signature.get("/Filter"), signature.get("/SubFilter")) not in _KINDS:
+        raise CheckFailed("The signature dictionary's /Type, /Filter or /SubFilter is not that of a PAdES signature.")
+    for key in _FORBIDDEN_KEYS:
+        if key in signature:
+            raise CheckFailed(f"The signature dictionary has {key}, which the policies forbid.")
+    written = signature.get("/M")
+    match = _TIME.fullmatch(written.written) if isinstance(written, PdfString) else None
+    try:
+        if match is not None:
+            return datetime.datetime.strptime(match[1].decode(), "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
+    except ValueError as error:
+        raise CheckFailed("The signature dictionary's /M is not a time.") from error
+    raise CheckFailed("The signature dictionary has no /M in UTC, so no time.")
+
+
+def _check_byte_range(signature: PdfDict, contents: PdfString, original_length: int, length: int) -> None:
+    """Require that all of the file is signed but `/Contents`, which lies behind the original (ICP-31)."""
+    whole = [0, contents.start, contents.end, length - contents.end]
+    if contents.start < original_length or signature.get("/ByteRange") != whole:
+        raise CheckFailed("The signature's /ByteRange does not cover the whole file but its /Contents.")
+
+
+def _decode_contents(contents: PdfString) -> bytes:
+    """Decode the CMS; what was reserved and not needed must be zeros."""
+    try:
+        value = bytes.fromhex(contents.written[1:-1].decode("ascii"))
+    except ValueError as error:
+        raise CheckFailed("The signature dictionary's /Contents is not hexadecimal.") from error
+    stream = Stream(iter((value,)))
+    end = stream.open(0x30)
+    if end > len(value) or any(value[end:]):
+        raise CheckFailed("The signature dictionary's /Contents is cut off, or goes on after the CMS.")
+    return value[:end]

@@ -1,0 +1,159 @@
+"""A reader of as much PDF as the check needs: objects by their newest cross-reference (ISO 32000-1 7.5)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bulksigner.formats.model import CheckFailed
+from bulksigner.formats.pdf_sections import Entry, Section, StreamSection, TableSection, decode_stream
+from bulksigner.formats.pdf_syntax import PdfDict, PdfValue, Reference, Stream, parse_value
+
+__all__ = ["PdfFile", "Placed"]
+
+_OBJECT = re.compile(rb"[\0\t\n\f\r ]*+(\d{1,10})[\0\t\n\f\r ]++(\d{1,5})[\0\t\n\f\r ]++obj")
+_STREAM = re.compile(rb"[\0\t\n\f\r ]*+stream(?:\r\n|\n)")
+_START = re.compile(rb"startxref[\0\t\n\f\r ]++(\d{1,15})[\0\t\n\f\r ]*+%%EOF[\0\t\n\f\r ]*+\Z")
+_TABLE = re.compile(rb"[\0\t\n\f\r ]*+xref[\0\t\n\f\r ]++")
+_END_SEARCH_BYTES = 1024
+_MOST_SECTIONS = 4096
+_MOST_REFERENCES = 16
+
+
+class Placed(NamedTuple):
+    """An object, and the offset at which it (or the object stream that holds it) stands."""
+
+    value: PdfValue
+    offset: int
+
+
+class PdfFile:
+    """A PDF in memory, read from its newest cross-reference on; older ones are read when an object is not in newer."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        start = _START.search(data, max(0, len(data) - _END_SEARCH_BYTES))
+        if start is None:
+            raise CheckFailed("The PDF does not end with startxref and %%EOF.")
+        self._sections: list[Section] = []
+        self._pending: list[int] = [int(start[1])]
+        self._seen: set[int] = set()
+        self._packed: dict[int, dict[int, PdfValue]] = {}
+        self.newest_at = int(start[1])
+        self.trailer = self._read_next_section().trailer
+
+    def resolve(self, value: PdfValue) -> Placed:
+        """Follow references; a direct value has the offset -1."""
+        offset = -1
+        for _ in range(_MOST_REFERENCES):
+            if not isinstance(value, Reference):
+                return Placed(value, offset)
+            value, offset = self._load(value)
+        raise CheckFailed("The PDF has references that lead in a circle.")
+
+    def dictionary(self, value: PdfValue, what: str) -> PdfDict:
+        """Follow references to a dictionary, or raise `CheckFailed`."""
+        found = self.resolve(value).value
+        if not isinstance(found, dict):
+            raise CheckFailed(f"The PDF has no {what}.")
+        return found
+
+    def offset_of(self, reference: Reference) -> int:
+        """Tell where the newest version of an object stands, without reading it; -1 where there is none."""
+        entry = self._find(reference.number)
+        if entry is None or entry.kind == 0:
+            return -1
+        return entry.first if entry.kind == 1 else self.offset_of(Reference(entry.first, 0))
+
+    def _load(self, reference: Reference) -> Placed:
+        entry = self._find(reference.number)
+        if entry is None or entry.kind == 0:
+            return Placed(None, -1)
+        if entry.kind == 1:
+            if entry.second != reference.generation:
+                return Placed(None, -1)
+            return Placed(self._read_object(entry.first, reference.number), entry.first)
+        container = self._find(entry.first)
+        if container is None or container.kind != 1:
+            raise CheckFailed(f"The PDF has no object stream {entry.first}.")
+        return Placed(self._unpack(container.first, entry.first).get(reference.number), container.first)
+
+    def _find(self, number: int) -> Entry | None:
+        """Find the newest entry of an object, reading further sections as needed."""
+        position = 0
+        while True:
+            while position < len(self._sections):
+                entry = self._sections[position].find(self._data, number)
+                if entry is not None:
+                    return entry
+                position += 1
+            if not self._pending:
+                return None
+            self._read_next_section()
+
+    def _read_next_section(self) -> Section:
+        start = self._pending.pop(0)
+        if start in self._seen or len(self._seen) >= _MOST_SECTIONS:
+            raise CheckFailed("The PDF has cross-references that lead in a circle.")
+        self._seen.add(start)
+        section: Section
+        table = _TABLE.match(self._data, start)
+        if table is not None:
+            section = TableSection.read(self._data, table.end())
+            # ISO 32000-1 7.5.8.4: a hybrid file's stream is looked at after its table and before older sections.
+            self._pending = _offsets(section.trailer, "/XRefStm") + _offsets(section.trailer, "/Prev")
+        else:
+            stream = self._read_object(start, None)
+            if not isinstance(stream, Stream):
+                raise CheckFailed(f"The PDF has no cross-reference at byte {start}.")
+            section = StreamSection.read(stream, self._content(stream))
+            if not self._pending:
+                self._pending = _offsets(section.trailer, "/Prev")
+        self._sections.append(section)
+        return section
+
+    def _read_object(self, offset: int, number: int | None) -> PdfValue:
+        header = _OBJECT.match(self._data, offset)
+        if header is None or (number is not None and int(header[1]) != number):
+            raise CheckFailed(f"The PDF has no object {number} at byte {offset}, where its cross-reference says.")
+        value, position = parse_value(self._data, header.end())
+        if isinstance(value, dict):
+            stream = _STREAM.match(self._data, position)
+            if stream is not None:
+                return Stream(value, stream.end())
+        return value
+
+    def _content(self, stream: Stream) -> bytes:
+        length = self.resolve(stream.entries.get("/Length")).value
+        if not isinstance(length, int) or not 0 <= length <= len(self._data) - stream.start:
+            raise CheckFailed(f"The PDF has a stream without its length at byte {stream.start}.")
+        return decode_stream(stream, self._data[stream.start : stream.start + length], self.resolve)
+
+    def _unpack(self, offset: int, number: int) -> dict[int, PdfValue]:
+        """Read all objects of an object stream (7.5.7); kept, as neighbours are mostly wanted too."""
+        if offset not in self._packed:
+            stream = self._read_object(offset, number)
+            if not isinstance(stream, Stream):
+                raise CheckFailed(f"The PDF has no object stream at byte {offset}.")
+            content = self._content(stream)
+            first, count = stream.entries.get("/First"), stream.entries.get("/N")
+            if not isinstance(first, int) or not isinstance(count, int):
+                raise CheckFailed(f"The PDF has an object stream without its index at byte {offset}.")
+            try:
+                index = [int(part) for part in content[:first].split()[: 2 * count]]
+            except ValueError as error:
+                raise CheckFailed(f"The PDF has a damaged object stream at byte {offset}.") from error
+            self._packed[offset] = {
+                packed: parse_value(content, first + place)[0]
+                for packed, place in zip(index[::2], index[1::2], strict=False)
+            }
+        return self._packed[offset]
+
+
+def _offsets(trailer: PdfDict, key: str) -> list[int]:
+    value = trailer.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, int) or value < 0:
+        raise CheckFailed(f"The PDF has a trailer whose {key} is not an offset.")
+    return [value]

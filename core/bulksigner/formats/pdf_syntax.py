@@ -1,0 +1,144 @@
+"""PDF objects read from bytes (ISO 32000-1 7.3), for the check only."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TypeAlias
+
+from bulksigner.formats.model import CheckFailed
+
+__all__ = ["PdfDict", "PdfString", "PdfValue", "Reference", "Stream", "parse_value"]
+
+
+class Reference(NamedTuple):
+    """A reference to an indirect object."""
+
+    number: int
+    generation: int
+
+
+class PdfString(NamedTuple):
+    """A string as it stands in the file, delimiters included, and where."""
+
+    written: bytes
+    start: int
+    end: int
+
+
+class Stream(NamedTuple):
+    """A stream: its dictionary and the offset of its content."""
+
+    entries: dict[str, PdfValue]
+    start: int
+
+
+PdfValue: TypeAlias = "bool | int | float | str | PdfString | Reference | Stream | list[PdfValue] | PdfDict | None"
+"""A name is a `str` with its slash."""
+PdfDict: TypeAlias = "dict[str, PdfValue]"
+
+_MOST_DEPTH = 64
+_TOKEN = re.compile(
+    rb"""(?:[\0\t\n\f\r ]++|%[^\r\n]*+)*+(?:
+    (?P<dict><<)|(?P<end>>>)|(?P<array>\[)|(?P<close>\])
+    |(?P<name>/[^\0\t\n\f\r ()<>\[\]{}/%]*+)
+    |(?P<hex><[0-9A-Fa-f\0\t\n\f\r ]*+>)
+    |(?P<reference>(?P<number>\d{1,10})[\0\t\n\f\r ]++(?P<generation>\d{1,5})[\0\t\n\f\r ]++R
+        (?![^\0\t\n\f\r ()<>\[\]{}/%]))
+    |(?P<integer>[+-]?\d{1,19}+(?![.\d]))
+    |(?P<real>[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40}))
+    |(?P<word>true|false|null)
+    |(?P<literal>\()
+    )""",
+    re.VERBOSE,
+)
+_LITERAL_MARK = re.compile(rb"\\.|[()]", re.DOTALL)
+_NAME_ESCAPE = re.compile(r"#([0-9A-Fa-f]{2})")
+_WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
+
+
+def parse_value(data: bytes, position: int) -> tuple[PdfValue, int]:
+    """Parse the object at `position`; return it and where it ends. Raises `CheckFailed`."""
+    return _parse(data, position, 0)
+
+
+def _parse(data: bytes, position: int, depth: int) -> tuple[PdfValue, int]:
+    token = _take(data, position)
+    if token.lastgroup in ("end", "close"):
+        raise CheckFailed(f"The PDF has an unexpected closing mark at byte {token.end()}.")
+    return _parse_token(data, token, depth)
+
+
+def _parse_token(data: bytes, token: re.Match[bytes], depth: int) -> tuple[PdfValue, int]:
+    kind, end = token.lastgroup, token.end()
+    if kind == "dict":
+        return _parse_dict(data, end, depth + 1)
+    if kind == "array":
+        return _parse_array(data, end, depth + 1)
+    if kind == "name":
+        return _decode_name(token["name"]), end
+    if kind == "hex":
+        return PdfString(token["hex"], token.start("hex"), end), end
+    if kind == "reference":
+        return Reference(int(token["number"]), int(token["generation"])), end
+    if kind == "integer":
+        return int(token["integer"]), end
+    if kind == "real":
+        return float(token["real"]), end
+    if kind == "word":
+        return _WORDS[token["word"]], end
+    return _parse_literal(data, token.start("literal"))
+
+
+def _take(data: bytes, position: int) -> re.Match[bytes]:
+    token = _TOKEN.match(data, position)
+    if token is None:
+        raise CheckFailed(f"The PDF has no object at byte {position}, where one should be.")
+    return token
+
+
+def _parse_dict(data: bytes, position: int, depth: int) -> tuple[PdfDict, int]:
+    _limit(depth, position)
+    entries: PdfDict = {}
+    while True:
+        key = _take(data, position)
+        if key.lastgroup == "end":
+            return entries, key.end()
+        if key.lastgroup != "name":
+            raise CheckFailed(f"The PDF has a dictionary whose key is not a name at byte {position}.")
+        name = _decode_name(key["name"])
+        if name in entries:
+            raise CheckFailed(f"The PDF has a dictionary with {name} twice at byte {position}.")
+        entries[name], position = _parse(data, key.end(), depth)
+
+
+def _parse_array(data: bytes, position: int, depth: int) -> tuple[list[PdfValue], int]:
+    _limit(depth, position)
+    members: list[PdfValue] = []
+    while True:
+        token = _take(data, position)
+        if token.lastgroup == "close":
+            return members, token.end()
+        if token.lastgroup == "end":
+            raise CheckFailed(f"The PDF has an unexpected closing mark at byte {token.end()}.")
+        member, position = _parse_token(data, token, depth)
+        members.append(member)
+
+
+def _parse_literal(data: bytes, start: int) -> tuple[PdfString, int]:
+    depth = 0
+    position = start
+    while mark := _LITERAL_MARK.search(data, position):
+        position = mark.end()
+        depth += {b"(": 1, b")": -1}.get(mark[0], 0)
+        if depth == 0:
+            return PdfString(data[start:position], start, position), position
+    raise CheckFailed(f"The PDF has a string without end at byte {start}.")
+
+
+def _decode_name(written: bytes) -> str:
+    return _NAME_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), written.decode("latin-1"))
+
+
+def _limit(depth: int, position: int) -> None:
+    if depth > _MOST_DEPTH:
+        raise CheckFailed(f"The PDF has objects nested deeper than {_MOST_DEPTH} at byte {position}.")

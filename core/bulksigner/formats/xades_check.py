@@ -1,0 +1,252 @@
+"""Independent reader of enveloped XAdES artifacts: the check after signing (BEY-01, ICP-32).
+
+Nothing here is shared with the signer. The signature must be the last bytes before the root's end tag, and the file
+without them must be the original: that pins every byte outside the signature. Inside, only what the profile B-B
+needs is known; anything else is refused, so that nothing unsigned can hide there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import BinaryIO
+
+import attrs
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from lxml import etree
+
+from bulksigner.contract.certificate import KeyAlgorithm
+from bulksigner.contract.signing import Measured
+from bulksigner.formats.model import Checked, CheckFailed, Expectation
+from bulksigner.formats.xmldsig_check import (
+    canonicalize,
+    canonicalize_part,
+    decode_base64,
+    demand_attributes,
+    demand_children,
+    encode_ecdsa,
+    find_last_child,
+    parse_artifact,
+    read_digest_method,
+    refuse_foreign_nodes,
+)
+
+__all__ = ["MAX_SIGNATURE_BYTES", "check_xml"]
+
+MAX_SIGNATURE_BYTES = 1024 * 1024
+"""Most that a signature may add to the original."""
+
+_DS = "{http://www.w3.org/2000/09/xmldsig#}"
+_ETSI = "{http://uri.etsi.org/01903/v1.3.2#}"
+_INCLUSIVE = "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"
+_DOCUMENT_TRANSFORMS = ["http://www.w3.org/2000/09/xmldsig#enveloped-signature", _INCLUSIVE]
+_PROPERTIES_TYPE = "http://uri.etsi.org/01903#SignedProperties"
+
+_HASHES: Mapping[str, hashes.HashAlgorithm] = MappingProxyType({"sha256": hashes.SHA256(), "sha512": hashes.SHA512()})
+_METHOD = re.compile(r"http://www\.w3\.org/2001/04/xmldsig-more#(rsa|ecdsa)-(sha256|sha512)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)")
+_IDENTIFIERS = etree.XPath(
+    "//@*[local-name() = 'Id' or local-name() = 'ID' or local-name() = 'id'][. = $first or . = $second or . = $third]",
+    smart_strings=False,
+)
+
+
+def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
+    """Check an artifact as read back from storage against what it must hold.
+
+    Raises `CheckFailed` with the first thing that is wrong; malformed content raises nothing else.
+    """
+    limit = expectation.original.length + MAX_SIGNATURE_BYTES
+    artifact.seek(0)
+    data = artifact.read(limit + 1)
+    if len(data) > limit:
+        raise CheckFailed(f"The signed file is more than {MAX_SIGNATURE_BYTES} bytes longer than the original.")
+    measured = Measured(len(data), hashlib.sha256(data).digest())
+    start, end = find_last_child(data)
+    original = hashlib.sha256(memoryview(data)[:start])
+    original.update(memoryview(data)[end:])
+    if (len(data) - end + start, original.digest()) != (expectation.original.length, expectation.original.sha256):
+        raise CheckFailed("Without its signature the signed file is not the original, byte for byte.")
+    root = parse_artifact(data)
+    parts = _Parts.read(root)
+    algorithm, digest = _verify_value(parts, expectation.certificate)
+    _verify_certificates(parts, expectation.certificate)
+    signing_time = _verify_properties(parts, expectation.certificate)
+    _verify_references(root, parts)
+    return Checked(measured, algorithm, digest, signing_time)
+
+
+@attrs.frozen
+class _Parts:
+    """The elements of the signature, each found where it must be and nowhere else."""
+
+    signature: etree._Element
+    signed_info: etree._Element
+    method: str
+    document_reference: etree._Element
+    properties_reference: etree._Element
+    value: bytes
+    certificates: tuple[bytes, ...]
+    signed_properties: etree._Element
+
+    @classmethod
+    def read(cls, root: etree._Element) -> _Parts:
+        signature = root[-1]
+        if signature.tag != f"{_DS}Signature":
+            raise CheckFailed("The last element of the document is not a ds:Signature.")
+        refuse_foreign_nodes(signature)
+        demand_attributes(signature, "Id")
+        info, value, key_info, container = demand_children(
+            signature, f"{_DS}SignedInfo", f"{_DS}SignatureValue", f"{_DS}KeyInfo", f"{_DS}Object"
+        )
+        canonicalization, method, document, properties = demand_children(
+            info,
+            f"{_DS}CanonicalizationMethod",
+            f"{_DS}SignatureMethod",
+            f"{_DS}Reference",
+            f"{_DS}Reference",
+        )
+        demand_children(canonicalization)
+        if canonicalization.get("Algorithm") != _INCLUSIVE:
+            raise CheckFailed("SignedInfo is not canonicalized with inclusive C14N 1.0.")
+        (data,) = demand_children(key_info, f"{_DS}X509Data")
+        (qualifying,) = demand_children(container, f"{_ETSI}QualifyingProperties")
+        demand_attributes(qualifying, "Target")
+        if qualifying.get("Target") != f"#{signature.get('Id')}":
+            raise CheckFailed("The qualifying properties belong to another signature.")
+        (signed_properties,) = demand_children(qualifying, f"{_ETSI}SignedProperties")
+        for element in (info, value, key_info, data, container, *data):
+            demand_attributes(element)
+        if not len(data) or any(child.tag != f"{_DS}X509Certificate" for child in data):
+            raise CheckFailed("X509Data does not hold certificates only.")
+        return cls(
+            signature=signature,
+            signed_info=info,
+            method=method.get("Algorithm", ""),
+            document_reference=document,
+            properties_reference=properties,
+            value=decode_base64(value),
+            certificates=tuple(decode_base64(child) for child in data),
+            signed_properties=signed_properties,
+        )
+
+
+def _verify_value(parts: _Parts, certificate: bytes) -> tuple[KeyAlgorithm, str]:
+    """Verify the signature value over SignedInfo with the expected certificate."""
+    named = _METHOD.fullmatch(parts.method)
+    if named is None:
+        raise CheckFailed(f"The signature algorithm {parts.method!r} is not allowed.")
+    algorithm, digest = KeyAlgorithm(named[1]), named[2]
+    public_key = _load(certificate).public_key()
+    signed = canonicalize_part(parts.signed_info)
+    try:
+        if algorithm is KeyAlgorithm.RSA and isinstance(public_key, rsa.RSAPublicKey):
+            public_key.verify(parts.value, signed, padding.PKCS1v15(), _HASHES[digest])
+        elif algorithm is KeyAlgorithm.ECDSA and isinstance(public_key, ec.EllipticCurvePublicKey):
+            public_key.verify(encode_ecdsa(parts.value, public_key), signed, ec.ECDSA(_HASHES[digest]))
+        else:
+            raise CheckFailed("The signature algorithm does not fit the key of the expected certificate.")
+    except InvalidSignature as error:
+        raise CheckFailed("The signature value does not verify with the expected certificate.") from error
+    return algorithm, digest
+
+
+def _verify_certificates(parts: _Parts, certificate: bytes) -> None:
+    """Demand the expected certificate first, and its chain after it."""
+    if parts.certificates[0] != certificate:
+        raise CheckFailed("The first X509Certificate is not the expected certificate.")
+    _verify_chain(parts.certificates)
+
+
+@functools.lru_cache(maxsize=64)
+def _load(der: bytes) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError as error:
+        raise CheckFailed("A certificate of the signature cannot be read.") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _verify_chain(certificates: tuple[bytes, ...]) -> None:
+    """Demand that each certificate issued the one before it, and a root itself; whom to trust is decided elsewhere."""
+    loaded = [_load(der) for der in certificates]
+    if loaded[-1].subject == loaded[-1].issuer:
+        loaded.append(loaded[-1])
+    for subject, issuer in itertools.pairwise(loaded):
+        try:
+            subject.verify_directly_issued_by(issuer)
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
+            raise CheckFailed("A certificate in X509Data did not issue the one before it.") from error
+
+
+def _verify_properties(parts: _Parts, certificate: bytes) -> datetime.datetime | None:
+    """Demand that the signed properties name the certificate, and return the signing time they state."""
+    found: dict[str, etree._Element] = {}
+    for element in parts.signed_properties.iterfind(f"{_ETSI}SignedSignatureProperties/*"):
+        name = str(element.tag).removeprefix(_ETSI)
+        if name in found:
+            raise CheckFailed(f"The signed properties hold {name} twice.")
+        found[name] = element
+    named = [found[name] for name in ("SigningCertificate", "SigningCertificateV2") if name in found]
+    if len(named) != 1:
+        raise CheckFailed("The signed properties do not name one signing certificate.")
+    (cert,) = demand_children(named[0], f"{_ETSI}Cert")
+    if not len(cert) or cert[0].tag != f"{_ETSI}CertDigest":
+        raise CheckFailed("The signing certificate is named without its digest.")
+    digest_method, digest_value = demand_children(cert[0], f"{_DS}DigestMethod", f"{_DS}DigestValue")
+    if decode_base64(digest_value) != hashlib.new(read_digest_method(digest_method), certificate).digest():
+        raise CheckFailed("The signed properties name another certificate.")
+    serial = cert.findtext(f"{_ETSI}IssuerSerial/{_DS}X509SerialNumber")
+    if serial is not None and serial != str(_load(certificate).serial_number):
+        raise CheckFailed("The signed properties name another serial number.")
+    return _time(found["SigningTime"].text or "") if "SigningTime" in found else None
+
+
+def _time(text: str) -> datetime.datetime:
+    refusal = f"The signing time {text!r} is not a time with an offset."
+    if not _TIME.fullmatch(text):
+        raise CheckFailed(refusal)
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CheckFailed(refusal) from error
+
+
+def _verify_references(root: etree._Element, parts: _Parts) -> None:
+    """Verify both digests; takes the signature out of the tree."""
+    identifiers = [
+        element.get("Id", "") for element in (parts.signature, parts.signed_properties, parts.document_reference)
+    ]
+    first, second, third = identifiers
+    seen = _IDENTIFIERS(root, first=first, second=second, third=third)
+    if not isinstance(seen, list) or sorted(map(str, seen)) != sorted(identifiers) or "" in identifiers:
+        raise CheckFailed("An Id of the signature is missing, or occurs more than once in the document.")
+    demand_attributes(parts.document_reference, "Id", "URI")
+    demand_attributes(parts.properties_reference, "Type", "URI")
+    if parts.document_reference.get("URI") != "":
+        raise CheckFailed("The first reference is not to the whole document.")
+    if (parts.properties_reference.get("Type"), parts.properties_reference.get("URI")) != (
+        _PROPERTIES_TYPE,
+        f"#{second}",
+    ):
+        raise CheckFailed("The second reference is not to the signed properties of this signature.")
+    _compare(parts.properties_reference, [_INCLUSIVE], canonicalize_part(parts.signed_properties), "signed properties")
+    root.remove(parts.signature)
+    document = canonicalize(root.getroottree())
+    _compare(parts.document_reference, _DOCUMENT_TRANSFORMS, document, "document")
+
+
+def _compare(reference: etree._Element, transforms: list[str], canonical: bytes, what: str) -> None:
+    named, method, value = demand_children(reference, f"{_DS}Transforms", f"{_DS}DigestMethod", f"{_DS}DigestValue")
+    if [child.get("Algorithm") for child in named] != transforms or any(len(child) for child in named):
+        raise CheckFailed(f"The reference to the {what} has other transforms than expected.")
+    if decode_base64(value) != hashlib.new(read_digest_method(method), canonical).digest():
+        raise CheckFailed(f"The digest of the {what} does not match.")

@@ -1,0 +1,222 @@
+"""XML signatures for signing: canonical forms, references, SignedInfo (XMLDSig 1.1, Canonical XML 1.0).
+
+Canonical forms of what is added are composed, not serialised: the text is ours, only the start tag of the apex depends
+on the document, through the namespaces and `xml:` attributes that inclusive canonicalization inherits from the root.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from lxml import etree
+
+from bulksigner.contract.certificate import Digest, KeyAlgorithm
+from bulksigner.contract.errors import PermanentFailure
+from bulksigner.formats.model import FormatRefused
+
+__all__ = [
+    "C14N",
+    "DIGEST_METHODS",
+    "DS",
+    "ENVELOPED",
+    "SIGNATURE_METHODS",
+    "Scope",
+    "canonical_document",
+    "encode_base64",
+    "escape_text",
+    "parse_document",
+    "raw_ecdsa",
+    "reference",
+    "refuse_conflicts",
+    "signed_info",
+]
+
+DS = "http://www.w3.org/2000/09/xmldsig#"
+C14N = "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"
+ENVELOPED = f"{DS}enveloped-signature"
+
+DIGEST_METHODS: Mapping[Digest, str] = MappingProxyType(
+    {
+        Digest.SHA256: "http://www.w3.org/2001/04/xmlenc#sha256",
+        Digest.SHA512: "http://www.w3.org/2001/04/xmlenc#sha512",
+    }
+)
+
+SIGNATURE_METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
+    {
+        (algorithm, digest): f"http://www.w3.org/2001/04/xmldsig-more#{algorithm.value}-{digest.value}"
+        for algorithm in KeyAlgorithm
+        for digest in Digest
+    }
+)
+
+_XML = "http://www.w3.org/XML/1998/namespace"
+_XPATH_TRANSFORMS = frozenset(
+    {"http://www.w3.org/TR/1999/REC-xpath-19991116", "http://www.w3.org/2002/06/xmldsig-filter2"}
+)
+_XPOINTER = re.compile(r"xpointer\((?:/|id\((['\"])(?P<id>.*)\1\))\)")
+_WITH_ID = etree.XPath(
+    "//*[@Id = $value or @ID = $value or @id = $value or @xml:id = $value]",
+    namespaces={"xml": _XML},
+    smart_strings=False,
+)
+
+
+def parse_document(data: bytes) -> etree._Element:
+    """Parse a file that `find_place` let pass, without DTD, entities or network (SEC-70), and return its root.
+
+    Raises `FormatRefused` with the line:column where libxml2 is stricter than expat.
+    """
+    parser = etree.XMLParser(
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, collect_ids=False
+    )
+    try:
+        return etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        line, column = error.position
+        raise FormatRefused(f"Not well-formed XML at {line}:{column}: {error.msg}.") from error
+
+
+def canonical_document(root: etree._Element) -> bytes:
+    """Return the inclusive canonical form, without comments, of the whole document: what the reference "" covers."""
+    try:
+        return etree.tostring(root.getroottree(), method="c14n", exclusive=False, with_comments=False)
+    except etree.C14NError as error:
+        raise FormatRefused(
+            "The document has no canonical form: a namespace name in it is a relative reference (Canonical XML 1.3)."
+        ) from error
+
+
+@attrs.frozen
+class Scope:
+    """What an element below the root inherits in inclusive canonicalization; values as they stand in the document."""
+
+    namespaces: Mapping[str | None, str]
+    xml_attributes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, root: etree._Element) -> Scope:
+        """Read what the children of `root` inherit from it."""
+        prefix = f"{{{_XML}}}"
+        return cls(
+            namespaces={name: uri for name, uri in root.nsmap.items() if name != "xml"},
+            xml_attributes={
+                str(name).removeprefix(prefix): str(value)
+                for name, value in root.attrib.items()
+                if str(name).startswith(prefix)
+            },
+        )
+
+    def start_tag(self, name: str, declared: Mapping[str, str], identifier: str = "") -> str:
+        """Return the canonical start tag of an apex element.
+
+        `declared` are the namespaces that elements between the root and this one add, `identifier` its `Id` if any.
+        """
+        namespaces = {**{prefix or "": uri for prefix, uri in self.namespaces.items()}, **declared}
+        parts = [name]
+        parts += [
+            f'xmlns{":" if prefix else ""}{prefix}="{_escape_attribute(uri)}"'
+            for prefix, uri in sorted(namespaces.items())
+        ]
+        if identifier:
+            parts.append(f'Id="{identifier}"')
+        parts += [f'xml:{local}="{_escape_attribute(value)}"' for local, value in sorted(self.xml_attributes.items())]
+        return f"<{' '.join(parts)}>"
+
+
+def refuse_conflicts(root: etree._Element) -> None:
+    """Refuse a document whose own signatures forbid another one.
+
+    Signatures that the document holds stay and are covered by the new one. One that covers the whole document would
+    stop verifying with any addition, unless an XPath transform of it leaves signatures out; a referenced `Id` that
+    several elements carry (BEY-12) has no certain meaning.
+    """
+    if root.tag == f"{{{DS}}}Signature":
+        raise FormatRefused("The document is itself an XML signature; a signature cannot be put into it.")
+    for found in root.iterfind(f".//{{{DS}}}SignedInfo/{{{DS}}}Reference"):
+        uri, line = found.get("URI", ""), found.sourceline
+        carriers = _carriers(root, uri)
+        if len(carriers) > 1:
+            raise FormatRefused(f"Refused at {line}:1: a signature refers to {uri!r}, which several elements carry.")
+        transforms = {transform.get("Algorithm") for transform in found.iter(f"{{{DS}}}Transform")}
+        if carriers == [root] and transforms.isdisjoint(_XPATH_TRANSFORMS):
+            raise FormatRefused(
+                f"Refused at {line}:1: the document holds a signature over its whole content, which another "
+                "signature would break; sign the file as it was before, or sign it detached as CAdES."
+            )
+
+
+def _carriers(root: etree._Element, uri: str) -> list[etree._Element]:
+    if not uri:
+        return [root]
+    if not uri.startswith("#"):
+        return []
+    pointer = _XPOINTER.fullmatch(uri, 1)
+    if pointer and pointer["id"] is None:
+        return [root]
+    found = _WITH_ID(root, value=pointer["id"] if pointer else uri[1:])
+    return [element for element in found if isinstance(element, etree._Element)] if isinstance(found, list) else []
+
+
+def reference(
+    *, uri: str, transforms: tuple[str, ...], digest: Digest, canonical: bytes, identifier: str = "", type_uri: str = ""
+) -> str:
+    """Return a `ds:Reference` to what has the given canonical form, every transform named."""
+    attributes = "".join(
+        f' {name}="{value}"'
+        for name, value in (("Id", identifier), ("Type", type_uri), ("URI", uri))
+        if value or name == "URI"
+    )
+    named = "".join(f'<ds:Transform Algorithm="{transform}"></ds:Transform>' for transform in transforms)
+    value = encode_base64(hashlib.new(digest.value, canonical).digest())
+    return (
+        f"<ds:Reference{attributes}><ds:Transforms>{named}</ds:Transforms>"
+        f'<ds:DigestMethod Algorithm="{DIGEST_METHODS[digest]}"></ds:DigestMethod>'
+        f"<ds:DigestValue>{value}</ds:DigestValue></ds:Reference>"
+    )
+
+
+def signed_info(method: str, *references: str) -> str:
+    """Return the content of `ds:SignedInfo`, without its own tags."""
+    return (
+        f'<ds:CanonicalizationMethod Algorithm="{C14N}"></ds:CanonicalizationMethod>'
+        f'<ds:SignatureMethod Algorithm="{method}"></ds:SignatureMethod>{"".join(references)}'
+    )
+
+
+def raw_ecdsa(der: bytes, size_bytes: int) -> bytes:
+    """Turn an `Ecdsa-Sig-Value` into r and s side by side, each `size_bytes` long (RFC 4050 3.3)."""
+    try:
+        r, s = decode_dss_signature(der)
+        return r.to_bytes(size_bytes, "big") + s.to_bytes(size_bytes, "big")
+    except (ValueError, OverflowError) as error:
+        raise PermanentFailure("The key returned something that is not an ECDSA signature of its curve.") from error
+
+
+def encode_base64(value: bytes) -> str:
+    """Encode in one line, as `X509Certificate` and all values are written here."""
+    return base64.b64encode(value).decode("ascii")
+
+
+def escape_text(text: str) -> str:
+    """Escape character data as its canonical form has it (Canonical XML 2.3)."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
+
+
+def _escape_attribute(text: str) -> str:
+    for character, escaped in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        ('"', "&quot;"),
+        ("\t", "&#x9;"),
+        ("\n", "&#xA;"),
+        ("\r", "&#xD;"),
+    ):
+        text = text.replace(character, escaped)
+    return text

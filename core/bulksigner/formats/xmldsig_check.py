@@ -1,0 +1,163 @@
+"""Strict reading of the parts of an XML signature, for the check after signing; shares nothing with the signer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from types import MappingProxyType
+from xml.parsers import expat
+
+from cryptography.hazmat.primitives.asymmetric import ec, utils
+from lxml import etree
+
+from bulksigner.formats.model import CheckFailed
+
+__all__ = [
+    "canonicalize",
+    "canonicalize_part",
+    "decode_base64",
+    "demand_attributes",
+    "demand_children",
+    "encode_ecdsa",
+    "find_last_child",
+    "parse_artifact",
+    "read_digest_method",
+    "refuse_foreign_nodes",
+]
+
+_XML = "{http://www.w3.org/XML/1998/namespace}"
+
+_WIDE: Mapping[bytes, str] = MappingProxyType({b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
+
+_DIGESTS: Mapping[str, str] = MappingProxyType(
+    {"http://www.w3.org/2001/04/xmlenc#sha256": "sha256", "http://www.w3.org/2001/04/xmlenc#sha512": "sha512"}
+)
+
+
+def find_last_child(data: bytes) -> tuple[int, int]:
+    """Find the byte range of the root's last child element, which must touch the root's end tag.
+
+    Raises `CheckFailed`, also for a document type, before any other parser sees the file.
+    """
+    depth = start = last_end_tag = root_end_tag = 0
+    parser = expat.ParserCreate(None, " ")
+
+    def refuse(*_declaration: object) -> None:
+        raise CheckFailed("The signed file has a DOCTYPE declaration.")
+
+    def open_element(_name: str, _attributes: object) -> None:
+        nonlocal depth, start
+        depth += 1
+        if depth == 2:
+            start = parser.CurrentByteIndex
+
+    def close_element(_name: str) -> None:
+        nonlocal depth, last_end_tag, root_end_tag
+        depth -= 1
+        if depth == 1:
+            last_end_tag = parser.CurrentByteIndex
+        elif not depth:
+            root_end_tag = parser.CurrentByteIndex
+
+    parser.ordered_attributes = True
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = open_element
+    parser.EndElementHandler = close_element
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise CheckFailed(f"The signed file is not well-formed XML: {error}.") from error
+    except (ValueError, LookupError) as error:
+        raise CheckFailed("The signed file has characters or an encoding that cannot be read.") from error
+    finally:
+        parser.StartElementHandler = parser.EndElementHandler = None
+    closing = ">".encode(_WIDE.get(data[:2], "ascii"))
+    end = data.find(closing, last_end_tag) + len(closing) if last_end_tag else -1
+    if end != root_end_tag:
+        raise CheckFailed("No element ends right before the root's end tag, where the signature must be.")
+    return start, end
+
+
+def parse_artifact(data: bytes) -> etree._Element:
+    """Parse without DTD, entities or network (SEC-70)."""
+    parser = etree.XMLParser(
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, collect_ids=False
+    )
+    try:
+        return etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError, LookupError) as error:
+        raise CheckFailed(f"The signed file is not well-formed XML: {error}.") from error
+
+
+def canonicalize(apex: etree._Element | etree._ElementTree) -> bytes:
+    """Return the inclusive canonical form, without comments, of a whole document or of its root."""
+    try:
+        return etree.tostring(apex, method="c14n", exclusive=False, with_comments=False)
+    except etree.C14NError as error:
+        raise CheckFailed("The signed file has no canonical form: a namespace name is a relative reference.") from error
+
+
+def canonicalize_part(element: etree._Element) -> bytes:
+    """Return the inclusive canonical form of one element in its document context.
+
+    lxml drops inherited `xml:` attributes and confuses inherited default namespaces when asked for a part of a tree,
+    so the element becomes a document of its own first, with all that it inherits.
+    """
+    apex = parse_artifact(etree.tostring(element, with_tail=False))
+    for ancestor in element.iterancestors():
+        for name, value in ancestor.attrib.items():
+            if str(name).startswith(_XML) and name not in apex.attrib:
+                apex.set(name, value)
+    return canonicalize(apex)
+
+
+def refuse_foreign_nodes(signature: etree._Element) -> None:
+    """Refuse comments, processing instructions and text between elements: nothing signs them, or nothing reads them."""
+    for node in signature.iter():
+        if not isinstance(node.tag, str):
+            raise CheckFailed("The signature holds a comment or a processing instruction.")
+        if (len(node) and node.text) or (node is not signature and node.tail):
+            raise CheckFailed("The signature holds text between its elements.")
+
+
+def demand_children(element: etree._Element, *names: str) -> list[etree._Element]:
+    """Return the children, which must be exactly the named ones in this order."""
+    children = list(element)
+    if [child.tag for child in children] != list(names):
+        raise CheckFailed(f"{etree.QName(element).localname} has other content than expected.")
+    return children
+
+
+def demand_attributes(element: etree._Element, *names: str) -> None:
+    """Demand exactly the named attributes, given in alphabetical order."""
+    if sorted(map(str, element.attrib)) != list(names):
+        raise CheckFailed(f"{etree.QName(element).localname} has other attributes than expected.")
+
+
+def read_digest_method(method: etree._Element) -> str:
+    """Return the `hashlib` name of an allowed `ds:DigestMethod`."""
+    algorithm = method.get("Algorithm", "")
+    if algorithm not in _DIGESTS:
+        raise CheckFailed(f"The digest algorithm {algorithm!r} is not allowed.")
+    return _DIGESTS[algorithm]
+
+
+def decode_base64(element: etree._Element) -> bytes:
+    """Decode base64 without blanks, in the one spelling its bytes have; others could be exchanged unnoticed."""
+    text = (element.text or "").encode("ascii", "replace")
+    try:
+        value = binascii.a2b_base64(text, strict_mode=True)
+    except binascii.Error as error:
+        raise CheckFailed(f"{etree.QName(element).localname} is not base64.") from error
+    if len(element) or base64.b64encode(value) != text:
+        raise CheckFailed(f"{etree.QName(element).localname} is not base64 in one line.")
+    return value
+
+
+def encode_ecdsa(raw: bytes, public_key: ec.EllipticCurvePublicKey) -> bytes:
+    """Turn r and s side by side into the DER that the library verifies."""
+    size = (public_key.key_size + 7) // 8
+    if len(raw) != 2 * size:
+        raise CheckFailed("The signature value has not the length of an ECDSA signature of this curve.")
+    return utils.encode_dss_signature(int.from_bytes(raw[:size], "big"), int.from_bytes(raw[size:], "big"))

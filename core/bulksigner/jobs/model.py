@@ -1,0 +1,128 @@
+"""A job as the rest of the product sees it."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import os.path
+
+import attrs
+
+from bulksigner.contract.observe import JobChange
+from bulksigner.contract.signing import Format
+from bulksigner.jobs.states import JobStatus
+from bulksigner.records.events import Event
+
+__all__ = ["PATH_LIMIT", "Birth", "Changed", "HistoryEntry", "Job", "JobSource", "Owner", "path_key", "utc_now"]
+
+PATH_LIMIT = 850
+"""The longest stored path, in characters (PIPE-03)."""
+
+
+class JobSource(enum.Enum):
+    """The door a job came through; the value is the wire name (PIPE-34)."""
+
+    WATCHER = "Watcher"
+    UPLOAD = "Upload"
+    RETRY = "Retry"
+    SIGNER = "Signer"
+
+
+@attrs.frozen
+class Job:
+    """One attempt to sign one file, as read at `row_version`; columns of PIPE-01, hashes in hex, times in UTC."""
+
+    id: str
+    file_name: str
+    original_path: str
+    input_folder: str | None
+    profile_name: str
+    certificate_source: str | None
+    format: Format
+    source: JobSource
+    status: JobStatus
+    created_at: datetime.datetime
+    queued_at: datetime.datetime | None
+    updated_at: datetime.datetime
+    completed_at: datetime.datetime | None
+    parent_job_id: str | None
+    error_code: str | None
+    error_message: str | None
+    owner_identity: str | None
+    owner_incarnation: str | None
+    sign_call_started_at: datetime.datetime | None
+    staged_length: int | None
+    staged_sha256: str | None
+    staged_etag: str | None
+    staged_at: datetime.datetime | None
+    output_path: str | None
+    output_sha256: str | None
+    output_length: int | None
+    output_modified_at: datetime.datetime | None
+    path_released: bool
+    input_diverged: bool
+    row_version: int
+
+
+@attrs.frozen(kw_only=True)
+class Birth:
+    """A job to be made: a row of `states.BIRTHS` and its first history line.
+
+    `parent_message` is a history line for the parent, written in the same transaction (PIPE-99).
+    """
+
+    file_name: str
+    original_path: str
+    input_folder: str | None
+    profile_name: str
+    format: Format
+    source: JobSource
+    message: str
+    event: str = "enqueue"
+    id: str | None = None
+    parent_job_id: str | None = None
+    parent_message: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    path_released: bool = False
+    operational_event: Event | None = None
+
+
+@attrs.frozen
+class Owner:
+    """Who has a job: an instance, and which life of it (CLU-33)."""
+
+    identity: str
+    incarnation: str
+
+
+@attrs.frozen
+class Changed:
+    """A committed change; what follows a commit (plugins, metrics, waking the worker) is the caller's."""
+
+    job: Job
+    change: JobChange
+    wakes: bool
+
+
+@attrs.frozen
+class HistoryEntry:
+    """One line of a job's history (SEC-72)."""
+
+    id: int
+    at: datetime.datetime
+    status: JobStatus
+    message: str
+
+
+def path_key(original_path: str) -> str:
+    """Return the form under which paths are compared (PIPE-02): without `.`, `..` and doubled separators.
+
+    On Windows also without case and with one kind of separator; elsewhere the bytes of a name are its identity.
+    """
+    return os.path.normcase(os.path.normpath(original_path))
+
+
+def utc_now() -> datetime.datetime:
+    """Return the time that is stored."""
+    return datetime.datetime.now(datetime.UTC)

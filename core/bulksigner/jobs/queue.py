@@ -1,0 +1,221 @@
+"""The durable queue: births in, claims out, oldest first (PIPE-02, PIPE-06, PIPE-08, PIPE-65, PIPE-66)."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, path_key, utc_now
+from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, write_history, write_history_lines
+from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
+from bulksigner.jobs.store import Jobs, change_of
+from bulksigner.records.engines import EngineKind, Store, is_picked
+from bulksigner.records.events import write_event
+from bulksigner.records.prepared import Prepared, literal, slot
+from bulksigner.records.tables import HistoryRow, JobRow
+
+__all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
+
+_CLAIMED = "Processing started"
+
+_INSERT = Prepared(
+    JobRow.insert(
+        {getattr(JobRow, name): slot(name) for name in (*NAMES, "path_key")}
+    ).on_conflict_ignore()
+)
+_NOTE_PARENT = Prepared(
+    HistoryRow.insert_from(
+        JobRow.select(JobRow.id, slot("at"), JobRow.status, slot("message")).where(JobRow.id == slot("parent_id")),
+        [HistoryRow.job_id, HistoryRow.at, HistoryRow.status, HistoryRow.message],
+    )
+)
+
+
+def _claim(kind: EngineKind) -> Prepared:
+    queued = JobRow.status == literal(JobStatus.QUEUED)
+    oldest = JobRow.select(JobRow.id).where(queued).order_by(JobRow.queued_at, JobRow.id).limit(slot("limit"))
+    return Prepared(
+        JobRow.update(
+            {
+                JobRow.status: literal(JobStatus.PROCESSING),
+                JobRow.updated_at: slot("now"),
+                JobRow.row_version: JobRow.row_version + 1,
+                JobRow.owner_identity: slot("identity"),
+                JobRow.owner_incarnation: slot("incarnation"),
+            }
+        )
+        .where(queued, is_picked(kind, JobRow.id, oldest))
+        .returning(*COLUMNS)
+    )
+
+
+_CLAIM = {kind: _claim(kind) for kind in EngineKind}
+_CLAIMED_AT = Prepared(
+    JobRow.select(*COLUMNS).where(
+        JobRow.status == literal(JobStatus.PROCESSING),
+        JobRow.owner_identity == slot("identity"),
+        JobRow.owner_incarnation == slot("incarnation"),
+        JobRow.updated_at == slot("now"),
+    )
+)
+
+
+class Outcome(enum.Enum):
+    """What became of a birth; the value is the wire name (PIPE-35)."""
+
+    ENQUEUED = "Enqueued"
+    ALREADY_ACTIVE = "AlreadyActive"
+    PATH_TOO_LONG = "PathTooLong"
+
+
+@attrs.frozen
+class Enqueued:
+    """The outcome of one birth; `job` is the new job or the one that has the path, `changed` only of a new one."""
+
+    outcome: Outcome
+    job: Job | None
+    changed: Changed | None
+
+
+class Wake:
+    """Tells a waiting worker that there is something to claim (PIPE-64); a signal given early is not lost."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Give the signal."""
+        self._event.set()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait for the signal and take it; False when the time is up."""
+        is_given = self._event.wait(timeout_seconds)
+        self._event.clear()
+        return is_given
+
+
+class Queue:
+    """Makes jobs and hands them to workers."""
+
+    def __init__(self, store: Store, clock: Callable[[], datetime.datetime] = utc_now) -> None:
+        self._store = store
+        self._clock = clock
+        self._jobs = Jobs(store, clock)
+        self.wake = Wake()
+
+    def enqueue(self, births: Sequence[Birth]) -> list[Enqueued]:
+        """Make the jobs in one transaction, then wake the worker; answers stand in the order of `births`.
+
+        A path that an active job has answers `ALREADY_ACTIVE` (PIPE-02), one over 850 characters `PATH_TOO_LONG`
+        (PIPE-03); neither disturbs the others.
+        """
+        now = self._clock()
+        jobs = [None if len(birth.original_path) > PATH_LIMIT else _new_job(birth, now) for birth in births]
+        # In one order for all, so that two batches with the same paths cannot wait for each other.
+        order = sorted(range(len(births)), key=lambda index: births[index].original_path)
+
+        def act() -> list[Enqueued]:
+            answers = {index: self._bear(births[index], jobs[index]) for index in order}
+            return [answers[index] for index in range(len(births))]
+
+        def settle() -> list[Enqueued] | None:
+            answers = [self._found(birth, job) for birth, job in zip(births, jobs, strict=True)]
+            return answers if any(answer.changed for answer in answers) else None
+
+        answers = self._store.write(act, settle=settle)
+        if any(answer.changed is not None and answer.changed.wakes for answer in answers):
+            self.wake.set()
+        return answers
+
+    def claim(self, limit: int, owner: Owner) -> list[Changed]:
+        """Take up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08)."""
+        find_transition(JobStatus.QUEUED, "claim", Actor.WORKER)
+        now = self._clock()
+        mine = {"identity": owner.identity, "incarnation": owner.incarnation, "now": now}
+
+        def act() -> list[Job]:
+            claimed = [read_job(row) for row in self._store.execute(_CLAIM[self._store.kind], limit=limit, **mine).rows]
+            if claimed:
+                write_history_lines(self._store, claimed, _CLAIMED)
+            return claimed
+
+        def settle() -> list[Job] | None:
+            return [read_job(row) for row in self._store.execute(_CLAIMED_AT, **mine).rows] or None
+
+        claimed = self._store.write(act, settle=settle)
+        # RETURNING promises no order.
+        claimed.sort(key=lambda job: (job.queued_at or now, job.id))
+        return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
+
+    def _bear(self, birth: Birth, job: Job | None) -> Enqueued:
+        if job is None:
+            return Enqueued(Outcome.PATH_TOO_LONG, None, None)
+        key = path_key(job.original_path)
+        values = {name: getattr(job, name) for name in NAMES}
+        if self._store.execute(_INSERT, path_key=key, **values).count != 1:
+            holder = self._jobs.active_for(job.original_path)
+            if holder is None:
+                raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
+            return Enqueued(Outcome.ALREADY_ACTIVE, holder, None)
+        write_history(self._store, job.id, job.created_at, job.status, birth.message)
+        if birth.parent_job_id is not None and birth.parent_message is not None:
+            self._store.execute(
+                _NOTE_PARENT, at=job.created_at, message=birth.parent_message, parent_id=birth.parent_job_id
+            )
+        if birth.operational_event is not None:
+            write_event(self._store, birth.operational_event, job.created_at)
+        return _born(birth, job)
+
+    def _found(self, birth: Birth, job: Job | None) -> Enqueued:
+        """Tell what became of a birth whose commit had no answer."""
+        if job is None:
+            return Enqueued(Outcome.PATH_TOO_LONG, None, None)
+        if self._jobs.get(job.id) is not None:
+            return _born(birth, job)
+        return Enqueued(Outcome.ALREADY_ACTIVE, self._jobs.active_for(job.original_path), None)
+
+
+def _new_job(birth: Birth, now: datetime.datetime) -> Job:
+    status = BIRTHS[birth.event]
+    return Job(
+        id=birth.id or str(uuid.uuid4()),
+        file_name=birth.file_name,
+        original_path=birth.original_path,
+        input_folder=birth.input_folder,
+        profile_name=birth.profile_name,
+        certificate_source=None,
+        format=birth.format,
+        source=birth.source,
+        status=status,
+        created_at=now,
+        queued_at=now if status is JobStatus.QUEUED else None,
+        updated_at=now,
+        completed_at=now if status in TERMINAL else None,
+        parent_job_id=birth.parent_job_id,
+        error_code=birth.error_code,
+        error_message=birth.error_message,
+        owner_identity=None,
+        owner_incarnation=None,
+        sign_call_started_at=None,
+        staged_length=None,
+        staged_sha256=None,
+        staged_etag=None,
+        staged_at=None,
+        output_path=None,
+        output_sha256=None,
+        output_length=None,
+        output_modified_at=None,
+        path_released=birth.path_released,
+        input_diverged=False,
+        row_version=1,
+    )
+
+
+def _born(birth: Birth, job: Job) -> Enqueued:
+    change = change_of(job, birth.event, None, birth.message)
+    return Enqueued(Outcome.ENQUEUED, job, Changed(job, change, wakes=job.status is JobStatus.QUEUED))

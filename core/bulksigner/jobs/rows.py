@@ -1,0 +1,65 @@
+"""Between table and model: a row of `job` is a `Job`, and how a history line is written."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from bulksigner.contract.signing import Format
+from bulksigner.jobs.model import Job, JobSource
+from bulksigner.jobs.states import JobStatus
+from bulksigner.records.prepared import Prepared, slot
+from bulksigner.records.store import Store
+from bulksigner.records.tables import HistoryRow, JobRow
+from bulksigner.records.times import read_time
+
+__all__ = ["COLUMNS", "NAMES", "read_job", "write_history", "write_history_lines"]
+
+NAMES = tuple(field.name for field in attrs.fields(Job))
+COLUMNS = tuple(getattr(JobRow, name) for name in NAMES)
+
+_READ: Mapping[str, Any] = {
+    "format": Format,
+    "source": JobSource,
+    "status": JobStatus,
+    "path_released": bool,
+    "input_diverged": bool,
+    **{name: read_time for name in NAMES if name.endswith("_at")},
+}
+_CONVERTED = [(NAMES.index(name), convert) for name, convert in _READ.items()]
+
+
+def read_job(row: Sequence[Any]) -> Job:
+    """Build the job from a row of `COLUMNS`."""
+    values = list(row)
+    for index, convert in _CONVERTED:
+        value = values[index]
+        if value is not None:
+            values[index] = convert(value)
+    return Job(*values)
+
+
+_HISTORY = Prepared(
+    HistoryRow.insert(
+        {
+            HistoryRow.job_id: slot("job_id"),
+            HistoryRow.at: slot("at"),
+            HistoryRow.status: slot("status"),
+            HistoryRow.message: slot("message"),
+        }
+    )
+)
+
+
+def write_history(store: Store, job_id: str, at: datetime.datetime, status: JobStatus, message: str) -> None:
+    """Write one history line in the act under way."""
+    store.execute(_HISTORY, job_id=job_id, at=at, status=status, message=message)
+
+
+def write_history_lines(store: Store, jobs: Sequence[Job], message: str) -> None:
+    """Write the same line for jobs that changed together, at the time they changed."""
+    rows = [{"job_id": job.id, "at": job.updated_at, "status": job.status, "message": message} for job in jobs]
+    store.execute_each(_HISTORY, rows)

@@ -1,0 +1,182 @@
+"""The only writer of a job's status: one conditional update, with all that belongs to it, in one transaction (PIPE-04)."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import peewee
+
+from bulksigner.contract.errors import RaceLost
+from bulksigner.contract.observe import JobChange
+from bulksigner.jobs.model import Changed, Job, path_key, utc_now
+from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, write_history
+from bulksigner.jobs.states import ACTIVE, TERMINAL, Actor, JobStatus, find_transition
+from bulksigner.records.events import Event, write_event
+from bulksigner.records.prepared import Prepared, literal, slot
+from bulksigner.records.store import Store
+from bulksigner.records.tables import JobCountRow, JobRow
+
+__all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
+
+OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
+"""Where nobody has the job: entering ends an ownership."""
+
+_KEPT_BY_THE_MACHINE = frozenset(("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version"))
+_SETTABLE = frozenset(NAMES) - _KEPT_BY_THE_MACHINE
+
+ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
+"""The condition of the partial unique index, spelled as its planner needs it."""
+
+_GET = Prepared(JobRow.select(*COLUMNS).where(JobRow.id == slot("id")))
+_ACTIVE_FOR = Prepared(JobRow.select(*COLUMNS).where(JobRow.path_key == slot("path_key"), ACTIVE_PATH))
+_LATEST_FOR = Prepared(
+    JobRow.select(*COLUMNS)
+    .where(JobRow.path_key == slot("path_key"))
+    .order_by(JobRow.created_at.desc(), JobRow.id.desc())
+    .limit(1)
+)
+_IN_FLIGHT = Prepared(
+    JobRow.select(*COLUMNS)
+    .where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
+    .order_by(JobRow.created_at, JobRow.id)
+)
+_COUNTS = Prepared(JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status))
+
+
+@functools.cache
+def _update(names: tuple[str, ...], is_owned: bool) -> Prepared:
+    """Return the conditional update of these columns; few combinations exist, each is compiled once (PERF-08)."""
+    values = {getattr(JobRow, name): slot(name) for name in names}
+    conditions = [
+        JobRow.id == slot("read_id"),
+        JobRow.status == slot("read_status"),
+        JobRow.row_version == slot("read_version"),
+    ]
+    if is_owned:
+        conditions.append(JobRow.owner_identity == slot("read_identity"))
+        conditions.append(JobRow.owner_incarnation == slot("read_incarnation"))
+    return Prepared(JobRow.update(values).where(*conditions))
+
+
+def change_of(job: Job, event: str, before: JobStatus | None, message: str) -> JobChange:
+    """Describe a committed change for those who watch."""
+    return JobChange(
+        job_id=job.id,
+        event=event,
+        before=None if before is None else before.value,
+        after=job.status.value,
+        profile=job.profile_name,
+        format=job.format.value,
+        at=job.updated_at,
+        message=message,
+    )
+
+
+class Jobs:
+    """Reads jobs and moves them along the table of `jobs.states`."""
+
+    def __init__(self, store: Store, clock: Callable[[], datetime.datetime] = utc_now) -> None:
+        self._store = store
+        self._clock = clock
+
+    def transition(
+        self,
+        job: Job,
+        event: str,
+        *,
+        by: Actor,
+        message: str,
+        operational_event: Event | None = None,
+        **columns: object,
+    ) -> Changed:
+        """Move `job` along one row of the table, with history and event in the same transaction.
+
+        `columns` are set with it. Raises `NotAllowed` when the table has no such row, `RaceLost` when the job is not
+        any more as it was read; then nothing was recorded.
+        """
+        row = find_transition(job.status, event, by)
+        now = self._clock()
+        machine: dict[str, object] = {"status": row.target}
+        if row.target in OWNERLESS:
+            machine |= {"owner_identity": None, "owner_incarnation": None}
+        if row.target is JobStatus.QUEUED:
+            machine["queued_at"] = now
+        if row.target in TERMINAL:
+            machine["completed_at"] = now
+        after = self._change(job, now, machine, columns, message, operational_event)
+        return Changed(after, change_of(after, event, job.status, message), wakes=row.target is JobStatus.QUEUED)
+
+    def record(
+        self, job: Job, *, message: str | None = None, operational_event: Event | None = None, **columns: object
+    ) -> Job:
+        """Set `columns` without a change of status, under the same conditions; a history line only with `message`."""
+        return self._change(job, self._clock(), {}, columns, message, operational_event)
+
+    def get(self, job_id: str) -> Job | None:
+        """Return the job, or None."""
+        return self._one(_GET, id=job_id)
+
+    def active_for(self, path: str) -> Job | None:
+        """Return the job that has this path now (PIPE-02), or None."""
+        return self._one(_ACTIVE_FOR, path_key=path_key(path))
+
+    def latest_for(self, paths: Sequence[str]) -> Mapping[str, Job]:
+        """Return the most recent job of each path that has one (PIPE-44)."""
+
+        def look() -> dict[str, Job]:
+            found = ((path, self._store.execute(_LATEST_FOR, path_key=path_key(path)).rows) for path in paths)
+            return {path: read_job(rows[0]) for path, rows in found if rows}
+
+        return self._store.read(look)
+
+    def in_flight(self) -> list[Job]:
+        """Return the jobs in Processing and Verifying, oldest first (CLU-05)."""
+        return self._store.read(lambda: [read_job(row) for row in self._store.execute(_IN_FLIGHT).rows])
+
+    def counts(self) -> Mapping[JobStatus, int]:
+        """Return how many jobs each status has, zeros included."""
+        found = dict(self._store.read(lambda: self._store.execute(_COUNTS).rows))
+        return {status: int(found.get(status.value, 0)) for status in JobStatus}
+
+    def _one(self, prepared: Prepared, **values: object) -> Job | None:
+        rows = self._store.read(lambda: self._store.execute(prepared, **values).rows)
+        return read_job(rows[0]) if rows else None
+
+    def _change(
+        self,
+        job: Job,
+        now: datetime.datetime,
+        machine: Mapping[str, object],
+        columns: Mapping[str, object],
+        message: str | None,
+        operational_event: Event | None,
+    ) -> Job:
+        if unknown := columns.keys() - _SETTABLE:
+            raise TypeError(f"no columns to set: {', '.join(sorted(unknown))}")
+        values: dict[str, Any] = {**columns, **machine, "updated_at": now, "row_version": job.row_version + 1}
+        after = attrs.evolve(job, **values)
+        update = _update(tuple(values), job.owner_identity is not None)
+
+        def act() -> Job:
+            touched = self._store.execute(
+                update,
+                **values,
+                read_id=job.id,
+                read_status=job.status,
+                read_version=job.row_version,
+                read_identity=job.owner_identity,
+                read_incarnation=job.owner_incarnation,
+            ).count
+            if touched != 1:
+                raise RaceLost(f"Job {job.id} is no longer as it was read ({job.status.value}); nothing was recorded.")
+            if message is not None:
+                write_history(self._store, job.id, now, after.status, message)
+            if operational_event is not None:
+                write_event(self._store, operational_event, now)
+            return after
+
+        return self._store.write(act, settle=lambda: after if self.get(job.id) == after else None)

@@ -1,0 +1,1 @@
+"""What the service says about itself: log lines, the one scrubber, readiness verdicts."""

@@ -1,0 +1,1 @@
+"""The steps of a job, who runs them and where signing happens."""

@@ -1,0 +1,92 @@
+"""The other end of the engine's pipe: one warm process that opens keys by reference and signs."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import attrs
+
+from bulksigner.contract.certificate import CertificateSource, OpenedKey
+from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.contract.settings import Settings
+from bulksigner.contract.signing import Measured, SigningMethod
+from bulksigner.pipeline.engine import CheckTask, SignTask, check_here, sign_here
+from bulksigner.plugin_system.manager import discover
+from bulksigner.profiles.model import KeyReference
+
+__all__ = ["Answer", "Broken", "WorkerBoot", "run"]
+
+
+@attrs.frozen
+class WorkerBoot:
+    """What a worker needs to load the same plugins as the service: disabled names and bound settings."""
+
+    disabled_plugins: tuple[str, ...]
+    settings: Settings
+
+
+@attrs.frozen
+class Broken:
+    """A call that failed: code and text of the fault, and the trace of one nobody expected."""
+
+    message: str
+    code: str | None
+    trace: str = ""
+
+
+Answer = Measured | Any | Broken | None
+
+
+class _Bench:
+    """Keys and methods of one worker process."""
+
+    def __init__(
+        self, source_named: Callable[[str], CertificateSource], method_named: Callable[[str], SigningMethod]
+    ) -> None:
+        self._source_named = source_named
+        self._method_named = method_named
+        self._keys: dict[KeyReference, OpenedKey] = {}
+
+    def open(self, reference: KeyReference) -> OpenedKey:
+        key = self._keys.get(reference)
+        if key is None:
+            key = self._source_named(reference.source).open(reference.block)
+            self._keys[reference] = key
+        return key
+
+    def do(self, call: object) -> Answer:
+        if isinstance(call, SignTask):
+            return sign_here(call, self._method_named(call.method), self.open(call.reference))
+        if isinstance(call, CheckTask):
+            return check_here(call)
+        if isinstance(call, KeyReference):
+            self.open(call)
+            return None
+        raise StepFailed(f"A worker was asked for something it does not know: {type(call).__name__}.")
+
+
+def run(pipe: Connection, boot: WorkerBoot) -> None:
+    """Serve calls from the pipe until it closes; the service at the other end may die at any moment."""
+    # An interrupt typed at a terminal reaches the whole group; the service decides when workers end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    registry = discover(boot.disabled_plugins).signing_providers(boot.settings)
+    bench = _Bench(registry.certificate_source, registry.signing_method)
+    while True:
+        try:
+            call = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = bench.do(call)
+        except BulkSignerError as error:
+            answer = Broken(error.message, error.code)
+        except Exception as error:  # noqa: BLE001 - a fault in a plugin or library ends this job, not the worker
+            answer = Broken(f"{type(error).__name__}: {error}", None, traceback.format_exc())
+        try:
+            pipe.send(answer)
+        except (BrokenPipeError, OSError):
+            return

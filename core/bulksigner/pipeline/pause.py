@@ -1,0 +1,38 @@
+"""The pause flag: one durable row that every worker reads each turn (CLU-55)."""
+
+from __future__ import annotations
+
+import datetime
+
+import attrs
+
+from bulksigner.contract.errors import BulkSignerError
+from bulksigner.records.engines import Store
+from bulksigner.records.tables import PipelineStateRow
+
+__all__ = ["PauseFlag", "PauseState"]
+
+
+@attrs.frozen
+class PauseState:
+    """Whether claiming stands still, since when, by whom and why."""
+
+    is_paused: bool
+    since: datetime.datetime | None
+    by: str | None
+    reason: str | None
+
+
+class PauseFlag:
+    """Reads the flag from the database; pausing itself comes with the operator actions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read(self) -> PauseState:
+        """Return the present state. Raises `BulkSignerError` when the row is missing, which a migration prevents."""
+        with self._store.reading():
+            row = PipelineStateRow.select().first()
+        if row is None:
+            raise BulkSignerError("The pipeline state row is missing; the database was not migrated.")
+        return PauseState(row.is_paused, row.paused_at, row.paused_by, row.reason)

@@ -1,0 +1,37 @@
+"""The steps of a job, in order, as data; after the last one the output is delivered and the job ends Completed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from bulksigner.pipeline.steps.check import check
+from bulksigner.pipeline.steps.clean import clean
+from bulksigner.pipeline.steps.promote import promote
+from bulksigner.pipeline.steps.sign import mark, sign
+from bulksigner.pipeline.steps.stage import resolve, stage
+from bulksigner.pipeline.steps.verify import verify
+from bulksigner.pipeline.work import Work
+
+__all__ = ["LOCAL", "Step"]
+
+
+@attrs.frozen
+class Step:
+    """One step of a plan: its name in logs and durations, and the act."""
+
+    name: str
+    act: Callable[[Work], None]
+
+
+LOCAL = (
+    Step("resolve", resolve),  # PIPE-71
+    Step("stage", stage),  # PIPE-73, PIPE-74
+    Step("check", check),  # PIPE-75
+    Step("mark", mark),  # PIPE-77, PIPE-78
+    Step("sign", sign),  # PIPE-79
+    Step("verify", verify),  # PIPE-80
+    Step("promote", promote),  # PIPE-82
+    Step("clean", clean),  # PIPE-83; then `Ending.complete` (PIPE-84)
+)

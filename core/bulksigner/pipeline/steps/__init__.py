@@ -1,0 +1,1 @@
+"""The steps of the plans, one module each."""

@@ -1,0 +1,114 @@
+"""One job under way: what its steps have found so far, and the parts of the service they use."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.signing import Format, Measured
+from bulksigner.contract.storage import Fingerprint, Folder
+from bulksigner.files.work import WorkRoots
+from bulksigner.formats.naming import output_name
+from bulksigner.jobs.model import Changed, Job
+from bulksigner.jobs.queue import Queue
+from bulksigner.jobs.store import Jobs
+from bulksigner.pipeline.engine import Engine
+from bulksigner.plugin_system.registry import Registry
+from bulksigner.profiles.model import OpenedProfile
+from bulksigner.profiles.opened import OpenedProfiles
+
+__all__ = ["Inputs", "Parts", "Work"]
+
+
+class Inputs(Protocol):
+    """The input folders as the pipeline sees them."""
+
+    def locate(self, original_path: str) -> tuple[Folder, str]:
+        """Return the folder and the name behind a stored path. Raises `ProviderError` for a folder unknown here."""
+        ...
+
+    def offer_again(self, job: Job) -> None:
+        """Offer a rewritten input to its folder's watcher once more (PIPE-94)."""
+        ...
+
+
+@attrs.frozen
+class Parts:
+    """The parts of the service that the steps and the worker share."""
+
+    jobs: Jobs
+    queue: Queue
+    profiles: OpenedProfiles
+    inputs: Inputs
+    roots: WorkRoots
+    engine: Engine
+    registry: Registry
+    announce: Callable[[Changed], None]
+    now: Callable[[], datetime.datetime]
+
+
+@attrs.define
+class Work:
+    """What is known of one claimed job; steps fill it in from top to bottom."""
+
+    parts: Parts
+    job: Job
+    profile: OpenedProfile | None = None
+    staged: Path | None = None
+    fingerprint: Fingerprint | None = None
+    signed: Path | None = None
+    signed_measured: Measured | None = None
+    output: Path | None = None
+    output_modified_at: datetime.datetime | None = None
+    is_promoted: bool = False
+    divergence: str = ""
+    seconds: dict[str, float] = attrs.field(factory=dict)
+
+    @property
+    def opened(self) -> OpenedProfile:
+        """Return the job's profile, which the first step resolved."""
+        if self.profile is None:
+            raise StepFailed("The job has no resolved profile.")
+        return self.profile
+
+    @property
+    def staged_measured(self) -> Measured:
+        """Return length and SHA-256 of the staged copy."""
+        if self.fingerprint is None:
+            raise StepFailed("The job has no staged copy.")
+        return Measured(self.fingerprint.length, self.fingerprint.sha256)
+
+    @property
+    def is_pem(self) -> bool:
+        """Tell whether the output is written as PEM."""
+        return self.job.format is Format.CADES and self.opened.stored.save_as_pem
+
+    @property
+    def output_name(self) -> str:
+        """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87)."""
+        stored = self.opened.stored
+        return output_name(
+            self.job.file_name, self.job.format, pem=self.is_pem, preserve=stored.preserve_file_extension
+        )
+
+    def require(self, path: Path | None) -> Path:
+        """Return a path that an earlier step of the plan must have set."""
+        if path is None:
+            raise StepFailed("A step ran before the step it depends on.")
+        return path
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the time a step takes to the job's durations (monotonic, PIPE-05)."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[step] = time.monotonic() - started

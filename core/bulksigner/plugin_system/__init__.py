@@ -1,0 +1,1 @@
+"""Finds and isolates plugins and hands out what they provide; the only user of pluggy."""

@@ -1,0 +1,1 @@
+"""The database: engines, tables, migrations and what differs between SQLite and PostgreSQL."""

@@ -1,0 +1,156 @@
+"""The one thread that writes to SQLite: whatever waits shares a transaction and its flush to disk (PERF-07)."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from bulksigner.records.errors import ActMisused, StoreFailed
+
+__all__ = ["Committer"]
+
+T = TypeVar("T")
+
+GROUP_LIMIT = 128
+"""Acts in one transaction, so that the first of a flood does not wait for all of it."""
+
+
+class _Waiting:
+    """An act, the thread that waits for it behind `gate`, and what became of it."""
+
+    __slots__ = ("act", "error", "gate", "is_answered", "value")
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.act = act
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.is_answered = False
+
+    def answer(self) -> None:
+        """Let the waiting thread go on; harmless the second time."""
+        if not self.is_answered:
+            self.is_answered = True
+            self.gate.release()
+
+
+class Committer:
+    """Runs acts one after the other on a connection of its own and answers each after its commit is durable.
+
+    An act that is alone is committed at once. Acts that arrive while a commit is being flushed form the next group;
+    each of them has a savepoint, so one that raises undoes only itself.
+    """
+
+    def __init__(
+        self, open_connection: Callable[[], sqlite3.Connection], close_connection: Callable[[], None], label: str
+    ) -> None:
+        self._open_connection = open_connection
+        self._close_connection = close_connection
+        self._label = label
+        self._ready = threading.Condition(threading.Lock())
+        self._queue: deque[_Waiting] = deque()
+        self._group: Sequence[_Waiting] = ()
+        self._closing = False
+        self._ended: str | None = None
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Tell whether the caller runs inside an act."""
+        return threading.current_thread() is self._thread
+
+    def submit(self, act: Callable[[], T]) -> T:
+        """Run `act` in a transaction and return its value once the commit is on disk; raises what the act raised."""
+        if self.is_current_thread:
+            raise ActMisused("a write inside a write: an act must not call Store.write")
+        waiting = _Waiting(act)
+        with self._ready:
+            if self._closing or self._ended is not None:
+                raise StoreFailed(f"{self._label} takes no more writes: {self._ended or 'it is being closed'}.")
+            self._queue.append(waiting)
+            self._ready.notify()
+        waiting.gate.acquire()
+        if waiting.error is not None:
+            raise waiting.error
+        value: T = waiting.value
+        return value
+
+    def close(self) -> None:
+        """Refuse new acts, finish those that wait, and end the thread."""
+        with self._ready:
+            self._closing = True
+            self._ready.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        reason = "it is closed"
+        try:
+            connection = self._open_connection()
+            while group := self._next_group():
+                self._group = group
+                self._commit(connection, group)
+                self._group = ()
+        except BaseException as error:  # noqa: BLE001  # whatever ends this thread, nobody may wait for it for ever
+            reason = f"its committer ended: {error!r}"
+        finally:
+            with self._ready:
+                self._ended = reason
+                left = [*self._group, *self._queue]
+                self._queue.clear()
+            self._fail(left, reason, None)
+            self._close_connection()
+
+    def _next_group(self) -> list[_Waiting]:
+        with self._ready:
+            while not self._queue and not self._closing:
+                self._ready.wait()
+            return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
+
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Waiting]) -> None:
+        """Commit `group`; every act of it is answered when this returns."""
+        while group:
+            begun = 0
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                for waiting in group:
+                    begun += 1
+                    self._run_act(connection, waiting, is_alone=len(group) == 1)
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                # Disk full and I/O errors end the whole transaction inside SQLite; acts not yet begun lost nothing.
+                lost = group[:begun] if begun else group
+                self._fail(lost, str(error), error)
+                group = group[len(lost) :]
+            else:
+                for waiting in group:
+                    waiting.answer()
+                return
+
+    def _run_act(self, connection: sqlite3.Connection, waiting: _Waiting, *, is_alone: bool) -> None:
+        """Run one act; raises sqlite3.Error only when the transaction of the group is lost."""
+        if not is_alone:
+            connection.execute("SAVEPOINT act")
+        try:
+            waiting.value = waiting.act()
+        except BaseException as error:  # the act's own affair: it is raised again where it was asked for
+            waiting.error = error
+            if not connection.in_transaction:
+                raise sqlite3.OperationalError(str(error)) from error
+            connection.execute("ROLLBACK" if is_alone else "ROLLBACK TO act")
+        if not is_alone:
+            connection.execute("RELEASE act")
+
+    def _fail(self, group: Sequence[_Waiting], reason: str, cause: Exception | None) -> None:
+        for waiting in group:
+            if waiting.error is None:
+                waiting.error = StoreFailed(f"{self._label} could not commit; nothing was recorded: {reason}.")
+                waiting.error.__cause__ = cause
+            waiting.answer()

@@ -1,0 +1,81 @@
+"""Statements compiled once: building a query costs more than running it on the hot path (PERF-08)."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import peewee
+
+from bulksigner.records.times import write_time
+
+__all__ = ["Outcome", "Prepared", "literal", "slot"]
+
+
+@attrs.frozen
+class Outcome:
+    """What a statement gave: its rows (empty for a statement without result) and how many rows it touched."""
+
+    rows: list[tuple[Any, ...]]
+    count: int
+
+
+class _Slot:
+    """The place of a named value in a compiled statement."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def slot(name: str) -> Any:
+    """Return a node for a value that is given by name at each execution."""
+    return peewee.Value(_Slot(name), converter=False)
+
+
+def literal(value: enum.Enum) -> Any:
+    """Return a node with the enum's text inside the statement.
+
+    A planner proves that a partial index applies from literals only, never from bound values.
+    """
+    return peewee.SQL("'" + str(value.value).replace("'", "''") + "'")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime.datetime):
+        return write_time(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value
+
+
+class _Compiled:
+    """The text of a statement for one dialect, and where its values come from."""
+
+    def __init__(self, sql: str, values: list[Any]) -> None:
+        self.sql = sql
+        self.writes = not sql.startswith("SELECT")
+        self._sources = [(value.name, None) if isinstance(value, _Slot) else (None, _plain(value)) for value in values]
+
+    def bind(self, values: Mapping[str, object]) -> list[object]:
+        return [constant if name is None else _plain(values[name]) for name, constant in self._sources]
+
+
+class Prepared:
+    """A peewee query with named slots, compiled at its first execution on each kind of engine."""
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self._compiled: dict[str, _Compiled] = {}
+
+    def compiled(self, database: Any) -> _Compiled:
+        """Return the statement for this database's dialect."""
+        found = self._compiled.get(database.param)
+        if found is None:
+            found = _Compiled(*database.get_sql_context().sql(self._query).query())
+            self._compiled[database.param] = found
+        return found

@@ -1,0 +1,195 @@
+"""SQLite: one file, one writer thread, readers beside it (CFG-62, PERF-07)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import peewee
+from playhouse.pool import MaxConnectionsExceeded, PooledSqliteDatabase
+
+from bulksigner.contract.errors import StartRefused
+from bulksigner.records.committer import Committer
+from bulksigner.records.errors import StoreFailed, UniqueViolation
+from bulksigner.records.store import EngineKind, Store
+from bulksigner.records.times import UTC_TYPE
+
+__all__ = ["SqliteStore", "file_system_of", "hold_side_file", "open_sqlite"]
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT_SECONDS = 30
+QUICK_CHECK_LIMIT_BYTES = 2 * 1024**3
+READER_LIMIT = 64
+EXIT_DATA = 65
+EXIT_CANNOT_CREATE = 73
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    ("9p", "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs", "lustre", "nfs", "nfs4", "ocfs2")
+) | {"smb2", "smb3", "smbfs"}
+_UNIQUE_CODES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+
+PRAGMAS = (
+    ("journal_mode", "wal"),
+    ("synchronous", "full"),
+    ("busy_timeout", BUSY_TIMEOUT_SECONDS * 1000),
+    ("foreign_keys", "on"),
+    ("secure_delete", "on"),
+)
+
+
+class SqliteStore(Store):
+    """A database in one file; writes of all threads go through one committer."""
+
+    kind = EngineKind.SQLITE
+
+    def __init__(self, path: Path) -> None:
+        database = PooledSqliteDatabase(
+            str(path),
+            pragmas=PRAGMAS,
+            max_connections=READER_LIMIT,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            check_same_thread=False,
+            autoconnect=False,
+            field_types={UTC_TYPE: "TEXT"},
+        )
+        super().__init__(database, f"SQLite ({path})")
+        self.path = path
+        self._committer = Committer(self._connect_committer, database.close, self.label)
+
+    def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:  # noqa: ARG002  # a local commit always answers
+        """Have the committer run `act`; see `Store.write`."""
+        return self._committer.submit(act)
+
+    def read(self, act: Callable[[], T]) -> T:
+        """Run `act` on a reader's connection, or on the committer's inside an act."""
+        with self.reading():
+            return act()
+
+    def probe(self) -> None:
+        """Read once from the file."""
+        with self.reading():
+            try:
+                self._run("SELECT COUNT(*) FROM sqlite_master", ())
+            except sqlite3.Error as error:
+                raise self._translate(error) from error
+
+    def close(self) -> None:
+        """Finish the writes that wait and close every connection."""
+        self._committer.close()
+        self.database.close_all()
+
+    @property
+    def is_writing(self) -> bool:
+        """Tell whether the caller runs inside an act."""
+        return self._committer.is_current_thread
+
+    @property
+    def _driver_errors(self) -> tuple[type[Exception], ...]:
+        return (sqlite3.Error, peewee.PeeweeException, MaxConnectionsExceeded)
+
+    def _connect_committer(self) -> sqlite3.Connection:
+        self.database.connect()
+        connection: sqlite3.Connection = self.database.connection()
+        return connection
+
+    def _translate(self, error: Exception) -> Exception:
+        if getattr(error, "sqlite_errorcode", None) in _UNIQUE_CODES:
+            return UniqueViolation(str(error))
+        return StoreFailed(f"{self.label} failed: {error}.")
+
+    def _run(self, sql: str, values: Sequence[object]) -> Any:
+        return self.database.connection().execute(sql, values)
+
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        self.database.connection().executemany(sql, rows)
+
+
+def file_system_of(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
+    """Return the type of the file system that holds `path`, or None where the platform does not tell."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    target = path.resolve()
+    best: tuple[int, str] = (-1, "")
+    for line in lines:
+        _, point, kind, *_ = line.split(" ")
+        mounted = Path(point.encode("utf-8", "surrogateescape").decode("unicode_escape"))
+        # The later of two mounts on one point hides the earlier.
+        if target.is_relative_to(mounted) and len(mounted.parts) >= best[0]:
+            best = (len(mounted.parts), kind)
+    return best[1] or None
+
+
+def open_sqlite(path: Path, *, file_system: Callable[[Path], str | None] = file_system_of) -> SqliteStore:
+    """Open the database file, making it (0640) and its folder (0700) when absent.
+
+    Raises `StartRefused`: 65 for a damaged file (OPS-160), 73 for a network file system (BEY-41) or a place that
+    cannot be written.
+    """
+    kind = file_system(path.parent if path.parent.exists() else path.parent.parent)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StartRefused(
+            f"The SQLite database {path} lies on a network file system ({kind}), where its locks do not hold. "
+            "Put it on a local disk, or use Database:Provider = PostgreSql.",
+            exit_code=EXIT_CANNOT_CREATE,
+        )
+    try:
+        _make_file(path)
+    except OSError as error:
+        raise StartRefused(
+            f"The SQLite database {path} cannot be created: {error}. Give the service's account the right to write.",
+            exit_code=EXIT_CANNOT_CREATE,
+        ) from error
+    _check_file(path)
+    return SqliteStore(path)
+
+
+@contextmanager
+def hold_side_file(path: Path) -> Iterator[None]:
+    """Hold the one lock of those who open or migrate this database (DEP-27); waits for others at most 2 minutes."""
+    side = path.with_name(path.name + ".migrate")
+    _make_file(side)
+    connection = sqlite3.connect(side, timeout=120, isolation_level=None)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+    finally:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        connection.close()
+
+
+def _make_file(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o640))
+    except FileExistsError:
+        return
+    path.chmod(0o640)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse a file that is damaged or no database; the switch to WAL happens here too, where nobody disturbs it."""
+    found = "ok"
+    try:
+        with hold_side_file(path):
+            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+            try:
+                connection.execute("PRAGMA journal_mode = wal")
+                if path.stat().st_size < QUICK_CHECK_LIMIT_BYTES:
+                    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            finally:
+                connection.close()
+    except sqlite3.Error as error:
+        found = str(error)
+    if found != "ok":
+        raise StartRefused(
+            f"The SQLite database {path} is damaged: {found}. Restore the newest good backup, or move the file away.",
+            exit_code=EXIT_DATA,
+        )

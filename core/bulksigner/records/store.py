@@ -1,0 +1,118 @@
+"""What both engines share: acts, reads and prepared statements."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from bulksigner.records.errors import ActMisused
+from bulksigner.records.prepared import Outcome, Prepared
+
+__all__ = ["EngineKind", "Store"]
+
+T = TypeVar("T")
+
+
+class EngineKind(enum.Enum):
+    """The engines there are; the value is the wire name of `Database:Provider` (CFG-60)."""
+
+    SQLITE = "Sqlite"
+    POSTGRESQL = "PostgreSql"
+
+
+class Store(abc.ABC):
+    """A database of one service.
+
+    `database` is the peewee database, for migrations and for compiling; statements go through `execute`.
+    """
+
+    kind: EngineKind
+
+    def __init__(self, database: Any, label: str) -> None:
+        self.database = database
+        self.label = label
+
+    @abc.abstractmethod
+    def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:
+        """Run `act` in one transaction and return its value once the commit is durable.
+
+        `act` does database work only and may be run again after a lost connection or a deadlock, so it keeps nothing
+        outside of its value. When the answer to a commit was lost, `settle` looks at the rows and returns the value
+        the act would have had, or None when nothing was recorded (DEP-29); without it `CommitUnknown` is raised.
+        Raises `UniqueViolation`, `StoreFailed`, `ActMisused` inside another act, and whatever `act` raises.
+        """
+
+    @abc.abstractmethod
+    def read(self, act: Callable[[], T]) -> T:
+        """Run `act`, which only reads, and return its value; it is repeated after a lost connection (DEP-29)."""
+
+    @abc.abstractmethod
+    def probe(self) -> None:
+        """Make sure that the database answers and is one we can use (CFG-64); raises StoreFailed, StartRefused."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Finish the writes that wait and close every connection."""
+
+    @property
+    @abc.abstractmethod
+    def is_writing(self) -> bool:
+        """Tell whether the caller runs inside an act of `write`."""
+
+    @abc.abstractmethod
+    def _translate(self, error: Exception) -> Exception:
+        """Return the error of `records.errors` for one of the driver."""
+
+    @property
+    @abc.abstractmethod
+    def _driver_errors(self) -> tuple[type[Exception], ...]:
+        """Return what the driver raises."""
+
+    @abc.abstractmethod
+    def _run(self, sql: str, values: Sequence[object]) -> Any:
+        """Run one statement on this thread's connection and return its cursor."""
+
+    @abc.abstractmethod
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run one statement once for each row of values."""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Give this thread a connection for reads; free to nest, also inside an act."""
+        try:
+            is_opened = self.database.connect(reuse_if_open=True)
+        except self._driver_errors as error:
+            raise self._translate(error) from error
+        try:
+            yield
+        finally:
+            if is_opened:
+                self.database.close()
+
+    def execute(self, prepared: Prepared, /, **values: object) -> Outcome:
+        """Run a prepared statement inside `write`, `read` or `reading`."""
+        compiled = self._allowed(prepared)
+        try:
+            cursor = self._run(compiled.sql, compiled.bind(values))
+            return Outcome(cursor.fetchall() if cursor.description is not None else [], cursor.rowcount)
+        except self._driver_errors as error:
+            raise self._translate(error) from error
+
+    def execute_each(self, prepared: Prepared, rows: Sequence[Mapping[str, object]]) -> None:
+        """Run a prepared statement without result once for each row, inside `write`."""
+        compiled = self._allowed(prepared)
+        try:
+            self._run_each(compiled.sql, [compiled.bind(row) for row in rows])
+        except self._driver_errors as error:
+            raise self._translate(error) from error
+
+    def _allowed(self, prepared: Prepared) -> Any:
+        compiled = prepared.compiled(self.database)
+        if self.database.is_closed():
+            raise ActMisused("a statement outside of write, read and reading")
+        if compiled.writes and not self.is_writing:
+            raise ActMisused("a statement that writes, outside of write")
+        return compiled

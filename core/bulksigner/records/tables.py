@@ -1,0 +1,147 @@
+"""The tables as peewee models, columns only; `migrations/` makes them."""
+
+from __future__ import annotations
+
+import peewee
+
+from bulksigner.records.times import UtcField
+
+__all__ = ["DeploymentRow", "EventRow", "HistoryRow", "JobCountRow", "JobRow", "PipelineStateRow", "ProfileRow"]
+
+
+class _Row(peewee.Model):
+    """A model without a database: statements are compiled for the store that runs them."""
+
+    class Meta:
+        legacy_table_names = False
+
+
+class JobRow(_Row):
+    """One job (PIPE-01). `path_key` is the normalised original path of PIPE-02."""
+
+    id = peewee.TextField(primary_key=True)
+    file_name = peewee.TextField()
+    original_path = peewee.TextField()
+    path_key = peewee.TextField()
+    input_folder = peewee.TextField(null=True)
+    profile_name = peewee.TextField()
+    certificate_source = peewee.TextField(null=True)
+    format = peewee.TextField()
+    source = peewee.TextField()
+    status = peewee.TextField()
+    created_at = UtcField()
+    queued_at = UtcField(null=True)
+    updated_at = UtcField()
+    completed_at = UtcField(null=True)
+    parent_job_id = peewee.TextField(null=True)
+    error_code = peewee.TextField(null=True)
+    error_message = peewee.TextField(null=True)
+    owner_identity = peewee.TextField(null=True)
+    owner_incarnation = peewee.TextField(null=True)
+    sign_call_started_at = UtcField(null=True)
+    staged_length = peewee.BigIntegerField(null=True)
+    staged_sha256 = peewee.TextField(null=True)
+    staged_etag = peewee.TextField(null=True)
+    staged_at = UtcField(null=True)
+    output_path = peewee.TextField(null=True)
+    output_sha256 = peewee.TextField(null=True)
+    output_length = peewee.BigIntegerField(null=True)
+    output_modified_at = UtcField(null=True)
+    path_released = peewee.BooleanField()
+    input_diverged = peewee.BooleanField()
+    row_version = peewee.IntegerField()
+
+    class Meta:
+        table_name = "job"
+
+
+class JobCountRow(_Row):
+    """How many jobs a profile has in a status, kept by triggers; the rows of all shards add up."""
+
+    profile_name = peewee.TextField()
+    status = peewee.TextField()
+    shard = peewee.IntegerField()
+    total = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "job_count"
+        primary_key = peewee.CompositeKey("profile_name", "status", "shard")
+
+
+class HistoryRow(_Row):
+    """One change of one job (SEC-72)."""
+
+    id = peewee.BigAutoField()
+    job_id = peewee.TextField()
+    at = UtcField()
+    status = peewee.TextField()
+    message = peewee.TextField()
+
+    class Meta:
+        table_name = "job_history"
+
+
+class EventRow(_Row):
+    """One operational event (SEC-73); `facts` is a JSON object."""
+
+    id = peewee.BigAutoField()
+    at = UtcField()
+    event_type = peewee.TextField()
+    message = peewee.TextField()
+    facts = peewee.TextField()
+
+    class Meta:
+        table_name = "operational_event"
+
+
+class ProfileRow(_Row):
+    """One signing profile. `name_key` is the name without case; `sealed` maps a field to base64 of its envelope.
+
+    `certificate_block`, `sealed` and `extras` are JSON objects.
+    """
+
+    id = peewee.TextField(primary_key=True)
+    name = peewee.TextField()
+    name_key = peewee.TextField()
+    enabled = peewee.BooleanField()
+    format = peewee.TextField(null=True)
+    method = peewee.TextField()
+    verify = peewee.BooleanField()
+    preserve_file_extension = peewee.BooleanField()
+    save_as_pem = peewee.BooleanField()
+    certificate_source = peewee.TextField(null=True)
+    certificate_block = peewee.TextField()
+    sealed = peewee.TextField()
+    extras = peewee.TextField()
+    input_folder = peewee.TextField(null=True)
+    created_at = UtcField()
+    updated_at = UtcField()
+    row_version = peewee.IntegerField()
+
+    class Meta:
+        table_name = "profile"
+
+
+class PipelineStateRow(_Row):
+    """The one row that says whether claims are paused (PIPE-68); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    paused = peewee.BooleanField()
+    changed_at = UtcField(null=True)
+    changed_by = peewee.TextField(null=True)
+    reason = peewee.TextField(null=True)
+    row_version = peewee.IntegerField()
+
+    class Meta:
+        table_name = "pipeline_state"
+
+
+class DeploymentRow(_Row):
+    """Facts of this deployment by name, such as the sealing salt and the marker of the first seeding."""
+
+    name = peewee.TextField(primary_key=True)
+    value = peewee.TextField()
+    recorded_at = UtcField()
+
+    class Meta:
+        table_name = "deployment"

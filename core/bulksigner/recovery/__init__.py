@@ -1,0 +1,1 @@
+"""What a start does about the work a dead life left."""

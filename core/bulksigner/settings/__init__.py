@@ -1,0 +1,1 @@
+"""Files and environment in, one immutable and typed object out."""

@@ -1,0 +1,47 @@
+"""Values that select a plugin, and whether that plugin is here (CFG-16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from bulksigner.settings.model import LOCAL_METHOD, LOCAL_PROVIDER
+
+__all__ = ["SOURCES", "Installed", "canonical", "explain_absent"]
+
+# Name in the settings -> distribution that brings it; None: the core itself.
+SOURCES = {"Pfx": "bulksigner-local-pfx", "Pkcs11": "bulksigner-pkcs11", "WindowsStore": None, "AzureKeyVault": None}
+_BROUGHT_BY = {
+    LOCAL_METHOD: None,
+    "LacunaSigner": "bulksigner-lacuna-signer",
+    "SignerFolder": "bulksigner-lacuna-signer",
+    LOCAL_PROVIDER: None,
+    "AzureFiles": "bulksigner-azure-files",
+    **SOURCES,
+}
+
+
+@attrs.frozen
+class Installed:
+    """What the plugins of this process handed over, by name."""
+
+    sources: frozenset[str]
+    storage_providers: frozenset[str]
+    signing_methods: frozenset[str]
+
+
+def canonical(value: str, declared: Iterable[str] = ()) -> str:
+    """Return the known spelling of a name that selects a plugin (CFG-04), or the name as it is."""
+    for name in (*declared, *_BROUGHT_BY):
+        if name.casefold() == value.casefold():
+            return name
+    return value
+
+
+def explain_absent(value: str, installed: Iterable[str]) -> str:
+    """Say what to do about a selected name that nothing installed answers to (OPS-56)."""
+    names = sorted(installed)
+    valid = f"Valid here: {', '.join(names)}." if names else "Nothing of the kind is installed here."
+    distribution = _BROUGHT_BY.get(canonical(value))
+    return f"Install {distribution}, or choose another. {valid}" if distribution is not None else f"{valid}"

@@ -1,0 +1,114 @@
+"""From files and environment to one immutable, typed object, or one refusal (CFG-01, CFG-12, CFG-17)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from bulksigner.contract.errors import Failure
+from bulksigner.contract.settings import Secret, Settings
+from bulksigner.settings import reserved
+from bulksigner.settings.choices import Installed, explain_absent
+from bulksigner.settings.databases import locate_database
+from bulksigner.settings.findings import Findings
+from bulksigner.settings.folders import check_folders, resolve_storage
+from bulksigner.settings.grammar import quote
+from bulksigner.settings.model import CoreSettings, DatabaseProvider
+from bulksigner.settings.rules import check_rules, list_certificates
+from bulksigner.settings.schema import CollectedSchema
+from bulksigner.settings.sources import read_environment, read_files
+from bulksigner.settings.tree import merge
+from bulksigner.settings.variables import HostVariables
+
+__all__ = ["LoadedSettings", "check_choices", "load"]
+
+
+@attrs.frozen
+class LoadedSettings:
+    """The settings of this process; `warnings` and `notices` are for the log once there is one."""
+
+    core: CoreSettings
+    plugins: Settings
+    warnings: tuple[str, ...]
+    secrets: tuple[Secret, ...]
+    files_read: tuple[Path, ...]
+    content_root: Path
+    environment: str
+    notices: tuple[str, ...] = ()
+
+
+def load(schema: CollectedSchema, variables: HostVariables, environ: Mapping[str, str]) -> LoadedSettings:
+    """Read, merge, bind and check every setting; raises `ConfigurationRefused` with all failures at once."""
+    findings = Findings()
+    for failure in variables.failures():
+        findings.refuse(failure.key, failure.problem, failure.remedy)
+    files = read_files(_list_directories(variables, findings), variables.environment, findings)
+    sections = schema.first_segments() | reserved.first_segments()
+    own = read_environment(environ, sections, reserved.SCALARS, findings)
+    own = schema.drop_file_only(own, findings)
+    tree = merge(files.tree, own, lambda _path, _under, _over: None)
+    tree = reserved.refuse_reserved(tree, schema, findings)
+    core, plugins = schema.bind(tree, findings)
+    core = _resolve(core, variables.content_root, findings)
+    check_rules(core, findings)
+    findings.raise_failures()
+    return LoadedSettings(
+        core=core,
+        plugins=plugins,
+        warnings=tuple(findings.warnings),
+        secrets=tuple(findings.secrets),
+        files_read=files.read,
+        content_root=variables.content_root,
+        environment=variables.environment,
+        notices=tuple(findings.notices),
+    )
+
+
+def _list_directories(variables: HostVariables, findings: Findings) -> list[Path]:
+    directories = [variables.content_root] if variables.content_root.is_dir() else []
+    chosen = variables.config_dir
+    if chosen is None:
+        return directories
+    if not chosen.is_dir():
+        findings.refuse(
+            "BULK_SIGNER_CONFIG_DIR",
+            f"names {chosen}, which is not a directory that can be read.",
+            "Create it, or correct the variable.",
+        )
+    elif not directories or not chosen.samefile(directories[0]):
+        directories.append(chosen)
+    return directories
+
+
+def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> CoreSettings:
+    storage = resolve_storage(core.storage, content_root)
+    resolved = attrs.evolve(core, storage=storage)
+    database = locate_database(resolved, content_root, findings)
+    check_folders(core.storage, storage, database if isinstance(database, Path) else None, findings)
+    if core.database.provider is DatabaseProvider.SQLITE and core.connection_strings.default in findings.secrets:
+        # The path of a file is no secret, and masking it would blot it out of every log line that names it.
+        findings.secrets.remove(core.connection_strings.default)
+    return attrs.evolve(resolved, database_location=database)
+
+
+def check_choices(loaded: LoadedSettings, installed: Installed) -> list[Failure]:
+    """Check the names that select plugins, once these have handed over what they have (CFG-16, OPS-56)."""
+    core = loaded.core
+    chosen = [("Storage:Provider", core.storage.provider, installed.storage_providers)]
+    chosen += [
+        (f"Storage:Inputs[{index}]:Provider", folder.provider, installed.storage_providers)
+        for index, folder in enumerate(core.storage.inputs)
+        if folder.provider != core.storage.provider
+    ]
+    chosen += [
+        (f"Signing:Profiles[{index}]:Method", seed.method, installed.signing_methods)
+        for index, seed in enumerate(core.signing.profiles)
+    ]
+    chosen += [(f"{key}:Source", choice.source, installed.sources) for key, choice in list_certificates(core)]
+    return [
+        Failure(key, f"is {quote(value)}, which nothing installed here answers to.", explain_absent(value, known))
+        for key, value, known in chosen
+        if value not in known
+    ]

@@ -1,0 +1,322 @@
+"""The core's own sections, as frozen classes (CFG-27 to CFG-139)."""
+
+# ruff: noqa: RUF009  `option` is a field specifier; its result is not shared between instances
+
+from __future__ import annotations
+
+import enum
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
+from bulksigner.contract.signing import Format
+
+__all__ = [
+    "DEFAULT_CONNECTION",
+    "DEFAULT_NAME",
+    "LOCAL_METHOD",
+    "LOCAL_PROVIDER",
+    "NAME",
+    "AuthSettings",
+    "CertificateChoice",
+    "ConnectionStrings",
+    "CoreSettings",
+    "DatabaseProvider",
+    "DatabaseSettings",
+    "EngineChoice",
+    "HostingSettings",
+    "InputFolder",
+    "LogLevel",
+    "LoggingSettings",
+    "PadesFilter",
+    "PipelineSettings",
+    "ProfileSeed",
+    "SigningSettings",
+    "StorageSettings",
+    "UploadSettings",
+    "WatchedFolderSettings",
+]
+
+DEFAULT_CONNECTION = "Data Source=data/db/bulksigner.db"
+DEFAULT_NAME = "default"
+LOCAL_METHOD = "Local"
+LOCAL_PROVIDER = "LocalFileSystem"
+NAME = Check(
+    lambda text: re.fullmatch(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", text) is not None,
+    "1 to 40 lower-case letters, digits and inner hyphens",
+)
+_HEADER = Check(
+    lambda text: re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", text) is not None,
+    "a header name (RFC 9110 5.1)",
+)
+_NOT_BLANK = Check(lambda value: bool(str(value).strip()), "not blank")
+_DOTTED = Check(
+    lambda values: all(len(value) > 1 and value.startswith(".") for value in values),
+    "extensions that begin with a dot",
+)
+_NO_EMPTY = Check(all, "texts that are not empty")
+
+
+class DatabaseProvider(enum.Enum):
+    """Which database holds the records (CFG-60)."""
+
+    SQLITE = "Sqlite"
+    POSTGRESQL = "PostgreSql"
+
+
+class EngineChoice(enum.Enum):
+    """Where signing and checking run (CFG-205)."""
+
+    AUTO = "Auto"
+    IN_PROCESS = "InProcess"
+    PROCESSES = "Processes"
+
+
+class PadesFilter(enum.Enum):
+    """`/Filter` and `/SubFilter` of PDF signatures; `Pbad` is reserved (CFG-188)."""
+
+    ETSI = "Etsi"
+
+
+class LogLevel(enum.Enum):
+    """Names of log levels, least severe first (CFG-138)."""
+
+    TRACE = "Trace"
+    VERBOSE = "Trace"  # noqa: PIE796  an alias on purpose
+    DEBUG = "Debug"
+    INFORMATION = "Information"
+    WARNING = "Warning"
+    ERROR = "Error"
+    CRITICAL = "Critical"
+    FATAL = "Critical"  # noqa: PIE796  an alias on purpose
+    NONE = "None"
+
+    @property
+    def threshold(self) -> int:
+        """Return the level number of `logging`; `Trace` is 5, `None` lets nothing through."""
+        return {
+            LogLevel.TRACE: 5,
+            LogLevel.DEBUG: logging.DEBUG,
+            LogLevel.INFORMATION: logging.INFO,
+            LogLevel.WARNING: logging.WARNING,
+            LogLevel.ERROR: logging.ERROR,
+            LogLevel.CRITICAL: logging.CRITICAL,
+            LogLevel.NONE: logging.CRITICAL + 50,
+        }[self]
+
+
+@attrs.frozen
+class AuthSettings:
+    """`Auth`."""
+
+    api_key: Secret = option(help="The key that operators and clients send.", check=matches_length(16))
+    api_key_header: str = option("X-API-Key", help="The request header that carries the key.", check=_HEADER)
+
+
+@attrs.frozen
+class InputFolder:
+    """`Storage:Inputs[]`; `path` is absolute for a local folder, inside the share for any other."""
+
+    name: str = option(help="Name of the folder in the console, the interface and the metrics.", check=NAME)
+    path: Path = option(
+        help="Where files are dropped; a relative path is under the content root.",
+        check=Check(lambda path: path.parts != (), "not blank"),
+    )
+    provider: str = option("", help="Storage of this folder; without it that of `Storage:Provider`.")
+    poll_interval_seconds: int | None = option(
+        None,
+        help="Look for files at this interval as well, for mounts that report no changes.",
+        check=between(5, 3600),
+    )
+    ignored_extensions: tuple[str, ...] = option(
+        (), help="Extensions to ignore here, besides those of `WatchedFolder`.", check=_DOTTED
+    )
+    ignored_prefixes: tuple[str, ...] = option(
+        (), help="Name prefixes to ignore here, besides those of `WatchedFolder`.", check=_NO_EMPTY
+    )
+    profile: str | None = option(None, help="Signing profile of the folder; without it `default`.", is_seed=True)
+
+
+@attrs.frozen
+class StorageSettings:
+    """`Storage`."""
+
+    root: Path = option(
+        Path("data"), help="Directory of work, output, errors and database; a relative path is under the content root."
+    )
+    provider: str = option(LOCAL_PROVIDER, help="Where the work share lives.", check=_NOT_BLANK)
+    inputs: tuple[InputFolder, ...] = option(
+        (), help="Input folders; without any, one named `default` at `input` under `Storage:Root`."
+    )
+
+
+@attrs.frozen
+class DatabaseSettings:
+    """`Database`."""
+
+    provider: DatabaseProvider = option(DatabaseProvider.SQLITE, help="Kind of database.")
+    max_connections: int = option(20, help="Most connections to a PostgreSql server.", check=between(5, 200))
+
+
+@attrs.frozen
+class ConnectionStrings:
+    """`ConnectionStrings`."""
+
+    default: Secret | None = option(
+        None,
+        help="`Data Source=<file>` for Sqlite, without it `data/db/bulksigner.db` under the content root; "
+        "`postgresql://user@host:5432/name` for PostgreSql.",
+    )
+
+
+@attrs.frozen
+class CertificateChoice:
+    """A certificate block: the source, and the chosen source's own block (CFG-69 to CFG-79).
+
+    `block` is None where no installed plugin declares the source.
+    """
+
+    source: str = option("Pfx", help="Where certificate and key come from.", is_seed=True)
+    block: object = None
+
+
+@attrs.frozen
+class ProfileSeed:
+    """`Signing:Profiles[]`: read on the first boot only (CFG-81); `extras` are the classes of plugins."""
+
+    name: str = option(help="Name of the profile.", check=NAME, is_seed=True)
+    enabled: bool = option(True, help="False: the profile takes no new work.", is_seed=True)
+    format: Format | None = option(
+        None, help="Signature format; only `default` may leave it out and go by file extension.", is_seed=True
+    )
+    method: str = option(LOCAL_METHOD, help="How signatures come about.", check=_NOT_BLANK, is_seed=True)
+    verify: bool = option(True, help="Check every signature after it is made.", is_seed=True)
+    preserve_file_extension: bool = option(
+        False, help="Keep the extension of the input in the output's name; `Cades` and `Xades` only.", is_seed=True
+    )
+    save_as_pem: bool = option(False, help="Write signatures as PEM; `Cades` only.", is_seed=True)
+    pades_filter: PadesFilter | None = option(
+        None, help="Kind of PDF signature; `Pades` only. This build makes `Etsi`.", is_seed=True
+    )
+    certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)
+    extras: Mapping[type[Any], Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class SigningSettings:
+    """`Signing`."""
+
+    pki_sdk_license: Secret = option(Secret(""), help="Accepted from migrated settings and ignored.")
+    profile_secrets_key: Secret = option(
+        Secret(""), help="Key that seals the secrets of stored profiles.", check=matches_length(32)
+    )
+    engine: EngineChoice = option(
+        EngineChoice.AUTO, help="Where signing runs; `Auto` takes processes with several cores and workers."
+    )
+    engine_workers: int | None = option(
+        None, help="Processes that sign; without it one for each core.", check=between(1, 64)
+    )
+    certificate: CertificateChoice | None = option(
+        None, help="Certificate of the profile `default` when no profile is listed.", is_seed=True
+    )
+    profiles: tuple[ProfileSeed, ...] = option((), help="Profiles of the first boot.", is_seed=True)
+
+
+@attrs.frozen
+class PipelineSettings:
+    """`Pipeline`."""
+
+    poll_interval_seconds: int = option(2, help="Pause between two looks for queued jobs.", check=between(1, 3600))
+    max_concurrency: int = option(1, help="Jobs worked on at the same time.", check=between(1, 32))
+    shutdown_grace_seconds: int = option(30, help="How long a stop waits for running jobs.", check=between(0, 600))
+
+
+@attrs.frozen
+class WatchedFolderSettings:
+    """`WatchedFolder`."""
+
+    stability_poll_interval_ms: int = option(
+        500, help="Pause between two looks at a file that may still grow.", check=between(50, 10000)
+    )
+    stability_required_samples: int = option(3, help="Equal looks that make a file complete.", check=between(1, 100))
+    stability_concurrency: int = option(8, help="Looks going on at once in one folder.", check=between(1, 64))
+    stability_timeout_seconds: int = option(
+        60, help="When a file that does not settle is left to the next scan.", check=between(1, 3600)
+    )
+    poll_interval_seconds: int | None = option(
+        30, help="Interval of folders that must be listed and name none themselves.", check=between(5, 3600)
+    )
+    ignored_extensions: tuple[str, ...] = option(
+        (".tmp", ".part", ".crdownload", ".swp"),
+        help="Extensions ignored in every folder, in any case of letters; replaces the default list.",
+        check=_DOTTED,
+        in_environment=False,
+    )
+    ignored_prefixes: tuple[str, ...] = option(
+        (".", "~$"),
+        help="Name prefixes ignored in every folder; replaces the default list.",
+        check=_NO_EMPTY,
+        in_environment=False,
+    )
+
+
+@attrs.frozen
+class UploadSettings:
+    """`Upload`."""
+
+    enabled: bool = option(True, help="Accept files over HTTP.")
+    max_bytes: int = option(104857600, help="Largest request body of an upload.", check=at_least(1024))
+
+
+@attrs.frozen
+class HostingSettings:
+    """`Hosting`."""
+
+    threads: int = option(8, help="Threads that answer HTTP.", check=between(1, 64))
+
+
+@attrs.frozen
+class LoggingSettings:
+    """`Logging`."""
+
+    log_level: Mapping[str, LogLevel] = option(
+        MappingProxyType({}), help="Level of a logger by name; `Default` is that of all others, `Information` unset."
+    )
+
+    @property
+    def level(self) -> LogLevel:
+        """Return the level of every logger that has none of its own."""
+        return next(
+            (level for name, level in self.log_level.items() if name.casefold() == "default"), LogLevel.INFORMATION
+        )
+
+    @property
+    def levels(self) -> Mapping[str, LogLevel]:
+        """Return the levels of single loggers, by name as written."""
+        return {name: level for name, level in self.log_level.items() if name.casefold() != "default"}
+
+
+@attrs.frozen
+class CoreSettings:
+    """Every section of the core, bound and resolved.
+
+    `database_location` is the absolute SQLite file, or the PostgreSQL URL as a secret.
+    """
+
+    auth: AuthSettings = option()
+    storage: StorageSettings = option()
+    database: DatabaseSettings = option()
+    connection_strings: ConnectionStrings = option()
+    signing: SigningSettings = option()
+    pipeline: PipelineSettings = option()
+    watched_folder: WatchedFolderSettings = option()
+    upload: UploadSettings = option()
+    hosting: HostingSettings = option()
+    logging: LoggingSettings = option()
+    database_location: Path | Secret = Path()

@@ -1,0 +1,213 @@
+"""Keys that other builds have and this one has not.
+
+Setting one is refused, never ignored: a file that asks for encryption, an approval or a certificate check would
+otherwise be delivered in plaintext, signed unapproved, or signed unchecked. A value that asks for exactly what this
+build does anyway is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from bulksigner.settings.findings import Findings
+from bulksigner.settings.schema import ANY_INDEX, CollectedSchema
+from bulksigner.settings.tree import Branch, Leaf, is_index, prune, show_path
+
+__all__ = ["RESERVED", "SCALARS", "Reserved", "first_segments", "refuse_reserved"]
+
+SCALARS = frozenset({"allowedhosts"})
+
+
+@attrs.frozen
+class Reserved:
+    """A reserved key or section.
+
+    The pattern covers the key and all below it. `off` is the one value that is accepted; `only` limits the row to one
+    value of a key that exists here. Both are case-folded.
+    """
+
+    pattern: str
+    feature: str
+    off: str | None = None
+    only: str | None = None
+    remedy: str = "Remove it."
+    problem: str | None = None
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """Return the pattern in pieces, indices as pieces of their own."""
+        return tuple(self.pattern.replace(ANY_INDEX, f":{ANY_INDEX}").split(":"))
+
+    def matches(self, path: Sequence[str]) -> bool:
+        """Tell whether a concrete path falls under the pattern."""
+        wanted = self.segments
+        return len(wanted) <= len(path) and all(
+            is_index(have) if want == ANY_INDEX else want.casefold() == have.casefold()
+            for want, have in zip(wanted, path, strict=False)
+        )
+
+    def explain(self) -> str:
+        """Say why the key is refused."""
+        return self.problem or f"belongs to {self.feature}, which this build does not have."
+
+
+_INPUT = "Storage:Inputs[]"
+_PROFILE = "Signing:Profiles[]"
+_CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
+_ENCRYPTION, _APPROVALS = "output encryption", "approvals"
+_CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
+_AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
+_PROXY, _LOG_FILES = "forwarded headers", "log files"
+
+
+def _certificate_rows() -> list[Reserved]:
+    rows = []
+    for block in _CERTIFICATES:
+        rows += [
+            Reserved(
+                f"{block}:Pkcs11:Pin",
+                "nothing: settings never hold a PIN",
+                problem="is a token PIN, which settings may not hold (the value is not shown).",
+                remedy=f"Remove it, and put the PIN into the variable that {block}:Pkcs11:PinEnvVar names.",
+            ),
+            Reserved(f"{block}:Pfx:Blob", "certificates in blob storage"),
+        ]
+    return rows
+
+
+# The first row that matches decides, so the single key stands before its section.
+RESERVED: tuple[Reserved, ...] = (
+    Reserved(
+        "Database:Provider",
+        "SQL Server",
+        only="sqlserver",
+        problem="is SqlServer, for which the database library has no dialect and which our tests cannot run.",
+        remedy="Use PostgreSql for a server, or Sqlite.",
+    ),
+    *_certificate_rows(),
+    Reserved(
+        f"{_PROFILE}:PadesFilter",
+        "PDF signatures of the kind Pbad",
+        only="pbad",
+        problem="is Pbad; this build writes PDF signatures of the kind Etsi only.",
+        remedy="Write Etsi, or remove the key.",
+    ),
+    Reserved(
+        f"{_PROFILE}:Encrypt",
+        _ENCRYPTION,
+        off="false",
+        problem="asks for encrypted output, which this build does not have: files would be delivered in plaintext.",
+        remedy="Remove it, or set it to false if plaintext output is acceptable.",
+    ),
+    Reserved(
+        f"{_PROFILE}:ValidateCertificate",
+        _CHECKS,
+        off="false",
+        problem="asks for the check of chain and revocation before signing, which this build does not have.",
+        remedy="Remove it, or set it to false if signing without that check is acceptable.",
+    ),
+    Reserved(
+        f"{_PROFILE}:Approval",
+        _APPROVALS,
+        problem="asks for approvals, which this build does not have: files would be signed unapproved.",
+        remedy="Remove the whole Approval block only if no approval is needed.",
+    ),
+    Reserved(f"{_PROFILE}:CheckCNAB240", _CNAB240, off="false"),
+    Reserved(f"{_PROFILE}:CheckCnab240PaymentDates", _CNAB240, off="false"),
+    Reserved(f"{_PROFILE}:RequireNonRepudiation", _CHECKS, off="false"),
+    Reserved(f"{_PROFILE}:Xml", "XML signature flavours"),
+    Reserved(f"{_PROFILE}:CrossCheck", "cross-checks by second engines"),
+    Reserved(f"{_PROFILE}:Signer", _REMOTE),
+    Reserved(f"{_PROFILE}:SignerFolder", _REMOTE),
+    Reserved("Signing:TrustLacunaTestRoot", _TRUST, off="false"),
+    Reserved("Signing:Trust:AllowTestRoots", _TRUST, off="false"),
+    Reserved("Signing:Trust", _TRUST),
+    Reserved("Signing:Policies", "signature policies"),
+    Reserved("Hosting:RequireHttps", "in-process HTTPS", off="false"),
+    Reserved("Hosting:Tls", "in-process HTTPS"),
+    Reserved("Hosting:ForwardedHeaders:Enabled", _PROXY, off="false"),
+    Reserved("Hosting:ForwardedHeaders:TrustAnyProxy", _PROXY, off="false"),
+    Reserved("Hosting:ForwardedHeaders", _PROXY),
+    Reserved("AllowedHosts", "the check of the Host header", off="*"),
+    Reserved("Auth:CookieName", "the sign-in of the console"),
+    Reserved("Auth:EntraId", "sign-in through Entra ID"),
+    Reserved("Storage:SharedRoot", "shared storage roots", off="false"),
+    Reserved("Storage:MinimumFreeBytes", "the check of free space"),
+    Reserved("Storage:AzureFiles", _AZURE),
+    Reserved(f"{_INPUT}:AzureFiles:Directory", _AZURE, problem="is not a key: a folder's directory is its Path."),
+    Reserved(f"{_INPUT}:AzureFiles", _AZURE),
+    Reserved(f"{_INPUT}:Sidecar", "metadata sidecars", off="false"),
+    Reserved("Signer", _REMOTE),
+    Reserved("Encryption:Enabled", _ENCRYPTION, off="false"),
+    Reserved("Encryption", _ENCRYPTION),
+    Reserved("Pipeline:RejectAlreadyProcessedFileNames", "the memory of file names", off="false"),
+    Reserved("Pipeline:HoldOnKeyTrouble", "holding jobs while a key is in trouble", off="false"),
+    Reserved("WatchedFolder:MaxConsecutiveFailures", "giving up on a failing folder"),
+    Reserved("Pdf:RepairUnsigned", "PDF repair", off="false"),
+    Reserved("Pdf:IgnoreOwnerRestrictions", "the treatment of restricted PDF files", off="false"),
+    Reserved("Receipts:Enabled", "receipts", off="false"),
+    Reserved("RateLimiting:Enabled", "rate limiting", off="false"),
+    Reserved("RateLimiting", "rate limiting"),
+    Reserved("Logging:File:Enabled", _LOG_FILES, off="false"),
+    Reserved("Logging:File:WriteToConsole", _LOG_FILES, off="true"),
+    Reserved("Logging:File", _LOG_FILES),
+    Reserved("Logging:AzureTable:Enabled", "logging to Azure tables", off="false"),
+    Reserved("Logging:AzureTable", "logging to Azure tables"),
+    Reserved("LogViewer:Enabled", "the log page", off="false"),
+    Reserved("LogViewer", "the log page"),
+    Reserved("Metrics:RequireApiKey", "open metrics", off="true"),
+    Reserved("Readiness:RequireApiKey", "the gate of the readiness probe", off="false"),
+    Reserved("Statistics:Enabled", "statistics", off="false"),
+    Reserved("Dashboard:PollIntervalSeconds", "the dashboard"),
+    Reserved("Console:Dashboard:Enabled", "the terminal panel", off="false"),
+    Reserved("ApproverPortal:Enabled", "the approver portal", off="false"),
+    Reserved("ApproverPortal", "the approver portal"),
+    Reserved("ApproverSecondFactor:Enabled", "the approvers' second factor", off="false"),
+    Reserved("ApproverSecondFactor", "the approvers' second factor"),
+    Reserved("Cluster:Enabled", "clusters", off="false"),
+    Reserved("Cluster", "clusters"),
+    Reserved("Retention:Enabled", "retention", off="false"),
+    Reserved("Retention", "retention"),
+    Reserved("Backup:Enabled", "backups", off="false"),
+    Reserved("Backup", "backups"),
+    Reserved("Cnab240:StrictBatchTotals", _CNAB240, off="false"),
+    Reserved("Cnab240", _CNAB240),
+    Reserved("Consignado", "the Dataprev payroll loan plugin"),
+    Reserved("Pkcs11", "the PKCS #11 plugin", remedy="Install bulksigner-pkcs11, or remove it."),
+    Reserved("Telemetry:Enabled", "telemetry", off="false"),
+    Reserved("Telemetry", "telemetry"),
+    Reserved("WebPki", "signatures in the browser"),
+    Reserved("CloudHub", "cloud certificates"),
+    Reserved("Branding", "branding"),
+)
+
+
+def first_segments() -> frozenset[str]:
+    """Return the case-folded names of the sections that must be looked for in the environment too."""
+    return frozenset(row.segments[0].casefold() for row in RESERVED if len(row.segments) > 1)
+
+
+def refuse_reserved(tree: Branch, schema: CollectedSchema, findings: Findings) -> Branch:
+    """Refuse every reserved key that is set; return the tree without them.
+
+    What an installed plugin declares is no longer reserved.
+    """
+
+    def is_reserved(path: tuple[str, ...], leaf: Leaf) -> bool:
+        value = str(leaf.value).casefold()
+        row = next((row for row in RESERVED if row.matches(path) and row.only in (None, value)), None)
+        if row is None or (row.only is None and schema.find(path) is not None):
+            return False
+        if leaf.value is not None and value != row.off:
+            findings.refuse(_spell(path, row), row.explain(), row.remedy, leaf.origin)
+        return True
+
+    return prune(tree, is_reserved)
+
+
+def _spell(path: Sequence[str], row: Reserved) -> str:
+    """Render a path in the spelling of the table as far as that goes, and as written below."""
+    known = [have if want == ANY_INDEX else want for want, have in zip(row.segments, path, strict=False)]
+    return show_path([*known, *path[len(known) :]])

@@ -1,0 +1,113 @@
+"""Rules across sections, over values that are already typed and resolved (CFG-41 to CFG-100)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format
+from bulksigner.settings.findings import Findings
+from bulksigner.settings.grammar import quote
+from bulksigner.settings.model import (
+    DEFAULT_NAME,
+    LOCAL_METHOD,
+    CertificateChoice,
+    CoreSettings,
+    DatabaseProvider,
+    ProfileSeed,
+)
+from bulksigner.settings.shapes import Kind, members_of
+
+__all__ = ["check_rules", "list_certificates"]
+
+_SPARE_CONNECTIONS = 3
+_SHORTEST_MASKED = 12
+_SINGLE_SESSION_SOURCES = ("Pkcs11", "WindowsStore")
+
+
+def check_rules(core: CoreSettings, findings: Findings) -> None:
+    """Apply the rules on database and profiles; those on folders are in `folders`."""
+    _check_connections(core, findings)
+    _check_profiles(core, findings)
+    for key, choice in list_certificates(core):
+        _warn_of_short_secrets(key, choice, findings)
+        if core.pipeline.max_concurrency > 1 and choice.source in _SINGLE_SESSION_SOURCES:
+            findings.warn(
+                f"Pipeline:MaxConcurrency is {core.pipeline.max_concurrency} and {key}:Source is {choice.source}: "
+                "a token with a single session may hang or fail. Set Pipeline:MaxConcurrency to 1 if it does (CFG-80)."
+            )
+    if core.signing.pki_sdk_license:
+        findings.note("Signing:PkiSdkLicense is ignored: signing here needs no licence (CFG-65).")
+
+
+def _check_connections(core: CoreSettings, findings: Findings) -> None:
+    if core.database.provider is not DatabaseProvider.POSTGRESQL:
+        return
+    needed = core.pipeline.max_concurrency + core.hosting.threads + _SPARE_CONNECTIONS
+    if core.database.max_connections < needed:
+        findings.refuse(
+            "Database:MaxConnections",
+            f"is {core.database.max_connections}, and {needed} are needed: Pipeline:MaxConcurrency "
+            f"({core.pipeline.max_concurrency}) + Hosting:Threads ({core.hosting.threads}) + {_SPARE_CONNECTIONS}.",
+            f"Set it to {needed} or more, or lower the others.",
+        )
+
+
+def _check_profiles(core: CoreSettings, findings: Findings) -> None:
+    names = Counter(seed.name.casefold() for seed in core.signing.profiles)
+    for index, seed in enumerate(core.signing.profiles):
+        key = f"Signing:Profiles[{index}]"
+        if seed.name and names[seed.name.casefold()] > 1:
+            findings.refuse(
+                f"{key}:Name", f"is {quote(seed.name)}, as is another profile's.", "Give each its own name."
+            )
+        if seed.name == DEFAULT_NAME and not seed.enabled:
+            findings.refuse(f"{key}:Enabled", "is false, but default cannot be disabled.", "Remove the key.")
+        _check_format(key, seed, findings)
+        if seed.method == LOCAL_METHOD and seed.certificate is None:
+            findings.refuse(
+                f"{key}:Certificate",
+                f"is missing, and the method {LOCAL_METHOD} signs with it.",
+                "Add the block, such as Certificate:Source and Certificate:Pfx:Path.",
+            )
+
+
+def _check_format(key: str, seed: ProfileSeed, findings: Findings) -> None:
+    if seed.format is None and seed.name != DEFAULT_NAME:
+        findings.refuse(
+            f"{key}:Format",
+            f"is missing; only the profile {DEFAULT_NAME} may go by file extension.",
+            f"Give one of {', '.join(known.value for known in Format)}.",
+        )
+    for name, given, allowed in (
+        ("PreserveFileExtension", seed.preserve_file_extension, (Format.CADES, Format.XADES)),
+        ("SaveAsPem", seed.save_as_pem, (Format.CADES,)),
+        ("PadesFilter", seed.pades_filter is not None, (Format.PADES,)),
+    ):
+        if given and seed.format not in allowed:
+            formats = " or ".join(known.value for known in allowed)
+            found = "not set" if seed.format is None else seed.format.value
+            findings.refuse(f"{key}:{name}", f"needs Format {formats}, which is {found}.", "Remove the key.")
+
+
+def list_certificates(core: CoreSettings) -> Iterator[tuple[str, CertificateChoice]]:
+    """Yield the certificate blocks that count, with their keys: those of the profiles, else the single one (CFG-69)."""
+    if core.signing.profiles:
+        for index, seed in enumerate(core.signing.profiles):
+            if seed.certificate is not None:
+                yield f"Signing:Profiles[{index}]:Certificate", seed.certificate
+    elif core.signing.certificate is not None:
+        yield "Signing:Certificate", core.signing.certificate
+
+
+def _warn_of_short_secrets(key: str, choice: CertificateChoice, findings: Findings) -> None:
+    if choice.block is None:
+        return
+    for member in members_of(type(choice.block)):
+        value = getattr(choice.block, member.name)
+        if member.kind is Kind.SCALAR and isinstance(value, Secret) and 0 < len(value.reveal()) < _SHORTEST_MASKED:
+            findings.warn(
+                f"{key}:{choice.source}:{member.key} is shorter than {_SHORTEST_MASKED} characters: "
+                "logs cannot mask it wherever it appears (CFG-71)."
+            )

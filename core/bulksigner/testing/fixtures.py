@@ -1,0 +1,105 @@
+"""pytest fixtures of the test kit, registered by the entry point `pytest11`.
+
+Everything but pytest is imported inside the functions: the plugin is loaded in every run of pytest on the host.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from bulksigner.testing.certificates import Authority, Issued
+    from bulksigner.testing.databases import PostgresServer
+
+__all__ = ["missing", "require_tool"]
+
+
+def missing(what: str, package: str) -> NoReturn:
+    """Skip the running test because `what` is missing; fail it instead where CI=true (DEP-63)."""
+    reason = f"{what} is missing: install the system package {package}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason} (CI=true allows no skipped test)", pytrace=False)
+    pytest.skip(reason)
+
+
+def require_tool(name: str, package: str) -> str:
+    """Return the path of a command-line tool, or skip the test naming the Debian package (DEP-63)."""
+    found = shutil.which(name)
+    if found is None:
+        missing(name, package)
+    return found
+
+
+@pytest.fixture(name="require_tool", scope="session")
+def _require_tool() -> Callable[[str, str], str]:
+    """Hand out `require_tool` to tests that import nothing of ours."""
+    return require_tool
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """Start one PostgreSQL server for the whole run, or use the one of BULKSIGNER_TEST_POSTGRES (DEP-41)."""
+    from bulksigner.testing.databases import open_server, server_is_available
+
+    if not server_is_available():
+        missing("a PostgreSQL server", "postgresql")
+    with open_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """Make an empty database of its own for one test and return its URL; it is dropped afterwards."""
+    with postgres_server.make_database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    """Return the throw-away certificate authority of this run."""
+    from bulksigner.testing.certificates import make_authority
+
+    return make_authority()
+
+
+@pytest.fixture(scope="session")
+def leaf(authority: Authority) -> Issued:
+    """Return an e-CPF with an RSA-2048 key under `authority`."""
+    return authority.issue()
+
+
+@pytest.fixture
+def pfx(leaf: Issued, tmp_path: Path) -> tuple[Path, str]:
+    """Write `leaf` as a PKCS#12 file; returns path and password."""
+    password = "senha de teste"
+    return leaf.write_pfx(tmp_path / "certificate.pfx", password), password
+
+
+@pytest.fixture(scope="session")
+def pdf_file() -> Callable[..., bytes]:
+    """Return the PDF builder `testing.files.pdf_file`."""
+    from bulksigner.testing.files import pdf_file as build
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def xml_file() -> Callable[..., bytes]:
+    """Return the XML builder `testing.files.xml_file`."""
+    from bulksigner.testing.files import xml_file as build
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def cnab240_file() -> Callable[..., bytes]:
+    """Return the payment file builder `testing.files.cnab240_file`."""
+    from bulksigner.testing.files import cnab240_file as build
+
+    return build

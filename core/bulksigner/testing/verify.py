@@ -1,0 +1,168 @@
+"""Verifiers written by others, as a second opinion on our signatures: pdfsig, openssl, xmlsec1, pyHanko.
+
+Each answers with a `Verdict` that keeps what the tool printed; a failing test shows it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from bulksigner.contract.errors import BulkSignerError
+
+__all__ = [
+    "MissingTool",
+    "Verdict",
+    "verify_cms_with_openssl",
+    "verify_pdf_with_pdfsig",
+    "verify_pdf_with_pyhanko",
+    "verify_xml_with_xmlsec1",
+]
+
+_TIMEOUT_SECONDS = 60
+_PACKAGES = {
+    "certutil": "libnss3-tools",
+    "openssl": "openssl",
+    "pdfsig": "poppler-utils",
+    "xmlsec1": "xmlsec1",
+}
+_XADES_IDS = ("http://uri.etsi.org/01903/v1.3.2#:SignedProperties",)
+
+
+class MissingTool(BulkSignerError):
+    """Report that an outside verifier is not installed, with the Debian package that has it (DEP-64)."""
+
+
+@attrs.frozen
+class Verdict:
+    """What one verifier said: `accepted`, the tool's name, and all that it printed."""
+
+    accepted: bool
+    tool: str
+    output: str
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise MissingTool(f"{name} is not installed: install the system package {_PACKAGES[name]}")
+    return found
+
+
+def _run(arguments: Sequence[str | Path]) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(argument) for argument in arguments], capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+    )
+    # The locale of the host is not ours to choose, and certificate names may be in any encoding.
+    return done.returncode, (done.stdout + done.stderr).decode("utf-8", errors="replace")
+
+
+def _write_pem(path: Path, certificates: Sequence[bytes]) -> Path:
+    loaded = [x509.load_der_x509_certificate(certificate) for certificate in certificates]
+    path.write_bytes(b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in loaded))
+    return path
+
+
+def _make_nss_store(folder: Path, roots: Sequence[bytes]) -> None:
+    certutil = _tool("certutil")
+    steps: list[list[str | Path]] = [[certutil, "-N", "-d", f"sql:{folder}", "--empty-password"]]
+    for number, root in enumerate(roots):
+        pem = _write_pem(folder / f"root-{number}.pem", [root])
+        steps.append([certutil, "-A", "-d", f"sql:{folder}", "-n", f"root {number}", "-t", "C,C,C", "-a", "-i", pem])
+    for step in steps:
+        code, output = _run(step)
+        if code:
+            raise BulkSignerError(f"certutil could not make the trust store: {output}")
+
+
+def verify_pdf_with_pdfsig(file: Path, roots: Sequence[bytes]) -> Verdict:
+    """Ask poppler's pdfsig whether every signature is valid, trusted under `roots` (DER) and covers the whole file.
+
+    The trust store is an NSS store of its own, so nothing that the host trusts counts.
+    """
+    pdfsig = _tool("pdfsig")
+    with tempfile.TemporaryDirectory() as folder:
+        _make_nss_store(Path(folder), roots)
+        code, output = _run([pdfsig, "-nssdir", f"sql:{folder}", file])
+    count = output.count("Signature #")
+    accepted = (
+        code == 0
+        and count > 0
+        and output.count("Signature is Valid.") == count
+        and output.count("Certificate is Trusted.") == count
+        and "Total document signed" in output
+    )
+    return Verdict(accepted, "pdfsig", output)
+
+
+def verify_cms_with_openssl(
+    signature: Path, roots: Sequence[bytes], *, content: Path | None = None, pem: bool = False, cades: bool = True
+) -> Verdict:
+    """Ask `openssl cms -verify` about an attached signature, or a detached one over `content`.
+
+    `cades` also checks the signing-certificate attribute (RFC 5035). Certificate purpose is not asked: ICP-Brasil
+    leaves are no S/MIME certificates.
+    """
+    openssl = _tool("openssl")
+    with tempfile.TemporaryDirectory() as folder:
+        trusted = _write_pem(Path(folder) / "roots.pem", roots)
+        extracted = Path(folder) / "content"
+        arguments: list[str | Path] = [openssl, "cms", "-verify", "-binary", "-inform", "PEM" if pem else "DER"]
+        arguments += ["-in", signature, "-CAfile", trusted, "-purpose", "any", "-out", extracted]
+        arguments += ["-cades"] if cades else []
+        arguments += ["-content", content] if content is not None else []
+        code, output = _run(arguments)
+    return Verdict(code == 0, "openssl", output)
+
+
+def verify_xml_with_xmlsec1(file: Path, roots: Sequence[bytes], *, id_attributes: Sequence[str] = ()) -> Verdict:
+    """Ask `xmlsec1 --verify` about the first signature in a document.
+
+    `id_attributes` names the elements whose attribute `Id` references may point at, as `namespace:element`; XAdES
+    SignedProperties are always among them.
+    """
+    xmlsec1 = _tool("xmlsec1")
+    with tempfile.TemporaryDirectory() as folder:
+        arguments: list[str | Path] = [xmlsec1, "--verify", "--enabled-key-data", "x509"]
+        for number, root in enumerate(roots):
+            arguments += ["--trusted-pem", _write_pem(Path(folder) / f"root-{number}.pem", [root])]
+        for element in (*_XADES_IDS, *id_attributes):
+            arguments += ["--id-attr:Id", element]
+        code, output = _run([*arguments, file])
+    return Verdict(code == 0, "xmlsec1", output)
+
+
+def verify_pdf_with_pyhanko(file: Path, roots: Sequence[bytes]) -> Verdict:
+    """Ask pyHanko's validator about every signature of a PDF: intact, trusted under `roots`, whole file covered.
+
+    Revocation is not asked and nothing is fetched: throw-away authorities publish no lists.
+    """
+    from asn1crypto.x509 import Certificate
+    from pyhanko.pdf_utils.reader import PdfFileReader
+    from pyhanko.sign.validation import validate_pdf_signature
+    from pyhanko.sign.validation.status import SignatureCoverageLevel
+    from pyhanko_certvalidator import ValidationContext
+
+    context = ValidationContext(
+        trust_roots=[Certificate.load(root) for root in roots], allow_fetching=False, revocation_mode="soft-fail"
+    )
+    lines, accepted = [], False
+    with file.open("rb") as stream:
+        signatures = PdfFileReader(stream, strict=False).embedded_signatures
+        accepted = bool(signatures)
+        for signature in signatures:
+            status = validate_pdf_signature(signature, context)
+            whole = status.coverage == SignatureCoverageLevel.ENTIRE_FILE
+            accepted = accepted and status.bottom_line and whole
+            lines.append(f"{signature.field_name}: {status.summary()}, coverage {status.coverage}")
+    return Verdict(accepted, "pyHanko", "\n".join(lines) or "no signature")

@@ -1,0 +1,1 @@
+"""The HTTP face: one table of routes, one guard, one shape of errors."""

@@ -1,0 +1,1 @@
+"""The REST handlers, one module a subject; each gets services, request and response."""

@@ -1,0 +1,43 @@
+"""Uploads (API-23, API-54 to API-56)."""
+
+from __future__ import annotations
+
+import falcon
+
+from bulksigner.contract.errors import NotAllowed
+from bulksigner.web.multipart import FIELDS, read_upload, too_large
+from bulksigner.web.query import read_single
+from bulksigner.web.services import WebServices
+from bulksigner.web.wire import dump_json
+
+__all__ = ["receive"]
+
+
+def receive(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+    """Take one file in and queue it; the checks run in the order of API-55."""
+    if not services.uploads_enabled:
+        raise NotAllowed("Uploads are off (Upload:Enabled); use an input folder.", code="upload.disabled")
+    declared = request.content_length
+    if declared is not None and declared > services.max_upload_bytes:
+        raise too_large(services.max_upload_bytes)
+    given = ((name, read_single(request, name, code="request.invalid")) for name in FIELDS)
+    query = {name: value.strip() for name, value in given if value is not None}
+    form = read_upload(request, query, max_bytes=services.max_upload_bytes)
+    job = services.receive_upload(
+        form.stream,
+        file_name=form.file_name,
+        profile=form.values.get("profile") or None,
+        format=form.values.get("format") or None,
+        declared_length=declared,
+    )
+    response.status = 202
+    response.location = f"/api/jobs/{job.id}"
+    response.data = dump_json(
+        {
+            "jobId": job.id,
+            "fileName": job.file_name,
+            "originalPath": job.original_path,
+            "format": job.format.value,
+            "status": job.status.value,
+        }
+    )

@@ -1,0 +1,44 @@
+"""Input folders: the operator's rescan (API-36, API-71)."""
+
+from __future__ import annotations
+
+import falcon
+
+from bulksigner.contract.errors import NotFound
+from bulksigner.web.query import read_single
+from bulksigner.web.services import FolderReport, WebServices
+from bulksigner.web.wire import dump_json
+
+__all__ = ["rescan"]
+
+_COUNTS = {
+    "scanned": "scanned",
+    "enqueued": "enqueued",
+    "alreadyActive": "already_active",
+    "ignored": "ignored",
+    "errors": "errors",
+    "alreadyProcessed": "already_processed",
+}
+
+
+def rescan(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+    """Offer every file of one input folder, or of all, to the queue again."""
+    folder = read_single(request, "folder", code="request.invalid")
+    if folder == "":
+        # An empty name must not widen to all folders.
+        raise NotFound("The parameter folder is empty; leave it out to rescan all folders.", code="folder.not-found")
+    folders = services.rescan(folder).folders
+    totals: dict[str, int] = {"folders": len(folders)}
+    totals |= {member: sum(getattr(one, name) for one in folders) for member, name in _COUNTS.items()}
+    totals["unassigned"] = sum(one.unassigned for one in folders)
+    response.data = dump_json({"folders": [_members(one) for one in folders], "totals": totals})
+
+
+def _members(folder: FolderReport) -> dict[str, object]:
+    return {
+        "name": folder.name,
+        "path": folder.path,
+        **{member: getattr(folder, name) for member, name in _COUNTS.items()},
+        "enqueuedFiles": list(folder.enqueued_files),
+        "unassigned": folder.unassigned,
+    }

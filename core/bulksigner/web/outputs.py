@@ -1,0 +1,81 @@
+"""Signed files on their way out: the recorded path only, opened before the first byte of the answer (API-64)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import urllib.parse
+from pathlib import Path
+from typing import BinaryIO
+
+import attrs
+
+from bulksigner.contract.errors import NotAllowed
+from bulksigner.observability.logs import facts
+
+__all__ = ["OpenedOutput", "disposition", "open_output"]
+
+_TYPES = {
+    ".pdf": "application/pdf",
+    ".p7m": "application/pkcs7-mime",
+    ".pem": "application/x-pem-file",
+    ".xml": "application/xml",
+}
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
+_log = logging.getLogger("bulksigner.web")
+
+
+@attrs.frozen
+class OpenedOutput:
+    """A signed file that is open for reading; whoever gets it closes it."""
+
+    stream: BinaryIO
+    length: int
+    name: str
+
+    @property
+    def media_type(self) -> str:
+        """Return the content type that goes with the name (API-64)."""
+        return _TYPES.get(Path(self.name).suffix.lower(), "application/octet-stream")
+
+
+def open_output(root: Path, recorded: str) -> OpenedOutput:
+    """Open the file recorded as a job's output; it must be a regular file inside `root` (SEC-67).
+
+    Raises `NotAllowed` with `job.output-gone` when it is not there any more.
+    """
+    path = root / recorded
+    gone = NotAllowed(f"{path} is not there any more; it was taken from the output folder.", code="job.output-gone")
+    try:
+        folder = path.parent.resolve(strict=True)
+    except OSError as failure:
+        raise gone from failure
+    if not folder.is_relative_to(root.resolve()):
+        _log.warning("A recorded output path is outside the output folder", extra=facts(path=recorded))
+        raise gone
+    try:
+        # Not blocking: a named pipe put in the place of the file must not hold the thread.
+        descriptor = os.open(folder / path.name, _OPEN_FLAGS | _NOT_BLOCKING)
+    except (FileNotFoundError, NotADirectoryError) as failure:
+        raise gone from failure
+    except OSError as failure:
+        if (folder / path.name).is_symlink():
+            raise gone from failure
+        raise
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode):
+        os.close(descriptor)
+        raise gone
+    return OpenedOutput(os.fdopen(descriptor, "rb"), state.st_size, path.name)
+
+
+def disposition(name: str) -> str:
+    """Return `Content-Disposition` for a download: an ASCII fall-back and the name itself (RFC 6266, RFC 5987)."""
+    plain = "".join(
+        character if character.isascii() and character.isprintable() and character not in '"\\%' else "_"
+        for character in name
+    )
+    encoded = urllib.parse.quote(name.encode("utf-8", "replace"), safe="!#$&+-.^_`|~")
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"

@@ -1,0 +1,93 @@
+"""Reference pages written from the tables the service runs on; `python -m bulksigner.web.reference docs/reference`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bulksigner.contract.codes import CODES, ErrorCode
+from bulksigner.web.guards import Policy
+from bulksigner.web.routes import ROUTES, Route
+
+__all__ = ["codes_page", "routes_page", "write_pages"]
+
+# Any route may answer these, so no row repeats them.
+COMMON_CODES = ("request.invalid", "internal")
+OPERATOR_CODES = ("auth.invalid-credentials", "auth.misconfigured")
+
+
+def routes_page(routes: Sequence[Route] = ROUTES) -> str:
+    """Return the page that lists every route."""
+    rows = (
+        f"| `{route.method} {route.path}` | {route.policy.value} | {route.status} | {route.summary} "
+        f"| {', '.join(f'`{code}` {status}' for code, status in route.codes.items()) or '—'} |"
+        for route in routes
+    )
+    return _page(
+        "REST API",
+        (
+            "Written from the table in `bulksigner.web.routes`.",
+            "",
+            "Routes of the policy `Operator` need the API key in the header that `Auth:ApiKeyHeader` names and may "
+            f"answer {_quoted(OPERATOR_CODES)}. Every route may answer {_quoted(COMMON_CODES)}. Errors are "
+            "`application/problem+json` (RFC 9457); dispatch on `code`, see [error codes](error-codes.md).",
+            "",
+            "| Route | Policy | Success | What it does | Codes of its own |",
+            "|---|---|---|---|---|",
+            *rows,
+        ),
+    )
+
+
+def codes_page(codes: Iterable[ErrorCode] | None = None, routes: Sequence[Route] = ROUTES) -> str:
+    """Return the page that lists every code, its statuses, and the routes that answer it."""
+    rows = (
+        f"| `{row.code}` | {_statuses(row, routes)} | {row.title} | {_answered_by(row, routes)} |"
+        for row in (CODES.values() if codes is None else codes)
+    )
+    return _page(
+        "Error codes",
+        (
+            "Written from the table in `bulksigner.contract.codes`. `—`: never an HTTP answer, recorded on a job.",
+            "",
+            "| Code | Status | Meaning | Routes |",
+            "|---|---|---|---|",
+            *rows,
+        ),
+    )
+
+
+def write_pages(folder: Path) -> None:
+    """Write both pages into `folder`."""
+    (folder / "rest-api.md").write_text(routes_page(), encoding="utf-8")
+    (folder / "error-codes.md").write_text(codes_page(), encoding="utf-8")
+
+
+def _page(title: str, lines: Iterable[str]) -> str:
+    return "\n".join((f"# {title}", "", *lines, ""))
+
+
+def _quoted(codes: Iterable[str]) -> str:
+    return " and ".join(f"`{code}`" for code in codes)
+
+
+def _statuses(row: ErrorCode, routes: Sequence[Route]) -> str:
+    if row.code == "request.invalid":
+        return "400, 404, 405"
+    if row.status is None:
+        return "—"
+    found = {row.status, *(route.codes[row.code] for route in routes if row.code in route.codes)}
+    return ", ".join(str(status) for status in sorted(found))
+
+
+def _answered_by(row: ErrorCode, routes: Sequence[Route]) -> str:
+    if row.code in COMMON_CODES:
+        return "all"
+    if row.code in OPERATOR_CODES:
+        return f"all of policy `{Policy.OPERATOR.value}`"
+    return ", ".join(f"`{route.method} {route.path}`" for route in routes if row.code in route.codes) or "—"
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

@@ -1,0 +1,112 @@
+"""Every route of the service, in one table: method, path, who may call it, what answers, and with which codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import attrs
+
+from bulksigner.contract.codes import CODES
+from bulksigner.web.api import files, folders, health, jobs
+from bulksigner.web.guards import Policy
+from bulksigner.web.limits import MAX_BODY_BYTES
+
+__all__ = ["ROUTES", "Route"]
+
+
+@attrs.frozen
+class Route:
+    """One row: `codes` are the refusals of the route's own, each with its HTTP status here (API-76)."""
+
+    method: str
+    path: str
+    policy: Policy
+    act: Callable[..., None]
+    """Called with services, request, response, and the parameters of the path by name."""
+    status: int
+    codes: Mapping[str, int]
+    summary: str
+    max_body_bytes: int | None = MAX_BODY_BYTES
+    """None where the handler itself measures the body."""
+
+
+def _codes(*names: str, **others: int) -> Mapping[str, int]:
+    statuses = {name: CODES[name].status or 500 for name in names}
+    return MappingProxyType(statuses | others)
+
+
+ROUTES = (
+    Route("GET", "/api/health", Policy.ANONYMOUS, health.answer_health, 200, _codes(), "The process answers"),
+    Route(
+        "GET", "/api/ready", Policy.ANONYMOUS, health.show_verdict, 200, _codes(), "Verdict of each check; 503 if red"
+    ),
+    Route(
+        "GET", "/api/ready/details", Policy.OPERATOR, health.show_details, 200, _codes(), "The same with each detail"
+    ),
+    Route(
+        "POST",
+        "/api/files",
+        Policy.OPERATOR,
+        files.receive,
+        202,
+        _codes(
+            "upload.disabled",
+            "upload.too-large",
+            "profile.not-found",
+            "profile.disabled",
+            "upload.format-unsupported",
+            "upload.empty",
+            "upload.invalid-name",
+            "job.path-too-long",
+            "job.already-processing",
+        ),
+        "Take a file in and queue it",
+        max_body_bytes=None,
+    ),
+    Route(
+        "GET",
+        "/api/jobs",
+        Policy.OPERATOR,
+        jobs.list_page,
+        200,
+        _codes("validation.filter-invalid"),
+        "One page of jobs",
+    ),
+    Route("GET", "/api/jobs/{id}", Policy.OPERATOR, jobs.show, 200, _codes("job.not-found"), "A job and its timeline"),
+    Route(
+        "GET",
+        "/api/jobs/{id}/output",
+        Policy.OPERATOR,
+        jobs.send_output,
+        200,
+        _codes("job.not-found", "job.output-unavailable", "job.output-gone"),
+        "The signed file",
+    ),
+    Route(
+        "POST",
+        "/api/jobs/{id}/retry",
+        Policy.OPERATOR,
+        jobs.retry,
+        200,
+        # Here the path was accepted once, so its length is a conflict and not a bad request.
+        _codes(
+            "job.not-found",
+            "job.not-failed",
+            "job.input-missing",
+            "profile.disabled",
+            "job.race-lost",
+            **{"job.path-too-long": 409},
+        ),
+        "Queue a failed job's input again, as a new job",
+    ),
+    Route(
+        "POST",
+        "/api/rescan",
+        Policy.OPERATOR,
+        folders.rescan,
+        200,
+        _codes("folder.not-found"),
+        "Look through input folders",
+    ),
+)

@@ -1,0 +1,125 @@
+"""What the routes need from the rest of the service, given once by `app`."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import attrs
+
+from bulksigner.contract.codes import CODES, ErrorCode
+from bulksigner.contract.settings import Secret
+from bulksigner.jobs.model import Changed, Job
+from bulksigner.jobs.states import JobStatus
+from bulksigner.observability.readiness import Report
+
+__all__ = [
+    "FindPage",
+    "FolderReport",
+    "HistoryEntry",
+    "JobPage",
+    "ReceiveUpload",
+    "RescanReport",
+    "WebServices",
+]
+
+
+class HistoryEntry(Protocol):
+    """One line of a job's timeline (API-59)."""
+
+    @property
+    def id(self) -> int | str: ...
+    @property
+    def at(self) -> datetime.datetime: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def message(self) -> str: ...
+
+
+class JobPage(Protocol):
+    """One page of jobs, newest first, and how many there are in all (API-58)."""
+
+    @property
+    def items(self) -> Sequence[Job]: ...
+    @property
+    def total_count(self) -> int: ...
+
+
+class FindPage(Protocol):
+    """Reads one page of jobs; `page` counts from 1."""
+
+    def __call__(self, *, status: JobStatus | None, profile: str | None, page: int, page_size: int) -> JobPage: ...
+
+
+class ReceiveUpload(Protocol):
+    """Takes an upload in, in the order of API-55.
+
+    Nothing is read from `stream` before the checks that need no content have passed. What `stream.read` raises
+    is passed on, and nothing stays on disk. An empty `stream` is refused before an unusable name.
+    """
+
+    def __call__(
+        self,
+        stream: BinaryIO,
+        *,
+        file_name: str,
+        profile: str | None,
+        format: str | None,
+        declared_length: int | None,
+    ) -> Job: ...
+
+
+class FolderReport(Protocol):
+    """What a rescan met in one folder (API-71)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def scanned(self) -> int: ...
+    @property
+    def enqueued(self) -> int: ...
+    @property
+    def already_active(self) -> int: ...
+    @property
+    def ignored(self) -> int: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def already_processed(self) -> int: ...
+    @property
+    def enqueued_files(self) -> Sequence[str]: ...
+    @property
+    def unassigned(self) -> bool: ...
+
+
+class RescanReport(Protocol):
+    """What a rescan met, folder by folder."""
+
+    @property
+    def folders(self) -> Sequence[FolderReport]: ...
+
+
+@attrs.frozen
+class WebServices:
+    """Everything the routes call; whoever passes an act here has put its after-commit effects in."""
+
+    api_key: Secret
+    api_key_header: str
+    environment: str
+    uploads_enabled: bool
+    max_upload_bytes: int
+    receive_upload: ReceiveUpload
+    rescan: Callable[[str | None], RescanReport]
+    find_job: Callable[[str], Job | None]
+    find_page: FindPage
+    read_history: Callable[[str], Sequence[HistoryEntry]]
+    retry: Callable[[str], Changed]
+    output_root: Path
+    report_readiness: Callable[[], Report]
+    codes: Mapping[str, ErrorCode] = CODES
+    """The core's codes and those of plugins."""

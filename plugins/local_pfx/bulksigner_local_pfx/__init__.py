@@ -1,0 +1,1 @@
+"""Certificate source `Pfx`: keys from PKCS#12 files."""

@@ -1,0 +1,91 @@
+"""Write the reference pages that are made from the code: `python -m tools.reference`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bulksigner.contract import hookspecs
+from bulksigner.contract.codes import CODES
+
+__all__ = ["PAGES", "hook_functions", "hook_signature"]
+
+ROOT = Path(__file__).resolve().parent.parent
+_NOTE = "<!-- Written by `make docs` from the code; change it there. -->"
+
+
+def hook_functions() -> list[Callable[..., object]]:
+    """List the hooks in the order of their source."""
+    return [value for name, value in vars(hookspecs).items() if name.startswith(f"{hookspecs.PROJECT}_")]
+
+
+def hook_signature(hook: Callable[..., object]) -> str:
+    """Render a hook as its heading shows it: names, annotations and result as written in the source."""
+    return f"{hook.__name__}{inspect.signature(hook)}".replace("'", "")
+
+
+def _hook_mode(hook: Callable[..., object]) -> str:
+    options = vars(hook).get(f"{hookspecs.PROJECT}_spec") or {}
+    if options.get("firstresult"):
+        return "First result: plugins are asked in turn until one answers with something other than `None`."
+    if inspect.signature(hook).return_annotation == "None":
+        return "Notification: every plugin is called, nothing is expected back."
+    return "Collect: every plugin is asked, all answers count; `None` means nothing to hand out."
+
+
+def hooks_page() -> str:
+    """Render docs/reference/hooks.md from the docstrings of contract.hookspecs."""
+    parts = [
+        "# Hooks",
+        _NOTE,
+        "A plugin is a module named by an entry point of the group `bulksigner`. Its hooks are functions marked with "
+        "`bulksigner.contract.hookspecs.hookimpl`; it implements those it needs, and may leave out arguments it does "
+        "not use.",
+    ]
+    for hook in hook_functions():
+        parts += [f"## {hook.__name__}", f"```python\n{hook_signature(hook)}\n```", inspect.getdoc(hook) or ""]
+        parts.append(_hook_mode(hook))
+    return "\n\n".join(parts) + "\n"
+
+
+def error_codes_page() -> str:
+    """Render docs/reference/error-codes.md from contract.codes."""
+    rows = [
+        f"| `{row.code}` | {row.status or 'never a response'} | {row.title} |"
+        for row in sorted(CODES.values(), key=lambda row: row.code)
+    ]
+    return "\n".join(
+        [
+            "# Error codes",
+            "",
+            _NOTE,
+            "",
+            "The code is what programs read; the text beside it may change. Codes are only added, never renamed.",
+            "",
+            "| code | HTTP status | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/reference/error-codes.md": error_codes_page,
+    "docs/reference/hooks.md": hooks_page,
+}
+
+
+def main() -> None:
+    """Write every page and name those that changed."""
+    for name, render in PAGES.items():
+        path, text = ROOT / name, render()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"written: {name}")
+
+
+if __name__ == "__main__":
+    main()
