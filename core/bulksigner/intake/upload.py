@@ -13,7 +13,7 @@ from bulksigner.files.names import child_of
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.enqueue import EnqueueService, OutcomeKind
 from bulksigner.intake.folders import OpenedFolders
-from bulksigner.intake.names import clean_client_name, format_by_name, is_landing_name, mint_landing_name
+from bulksigner.intake.names import clean_client_name, is_landing_name, mint_landing_name
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class UploadDoor:
             original_path=path,
             input_folder=None,
             profile_name=stored.name,
-            format=chosen or stored.format or format_by_name(name),
+            format=chosen or self._service.format_of(name, stored),
             source=JobSource.UPLOAD,
             message=f"Queued from upload, landed in folder {landing.name}",
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bulksigner.builtin.by_extension import choose_by_extension
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.observe import JobChange
 from bulksigner.contract.signing import Format
@@ -28,7 +29,10 @@ from bulksigner.settings.model import WatchedFolderSettings
 
 RULES = IgnoreRules((".tmp", ".part"), (".", "~$"))
 SETTINGS = WatchedFolderSettings(
-    stability_poll_interval_ms=50, stability_required_samples=2, stability_timeout_seconds=60, poll_interval_seconds=None
+    stability_poll_interval_ms=50,
+    stability_required_samples=2,
+    stability_timeout_seconds=60,
+    poll_interval_seconds=None,
 )
 
 
@@ -38,7 +42,7 @@ def make_job(birth: Birth, status: JobStatus = JobStatus.QUEUED) -> Job:
     values: dict[str, object] = {field.name: None for field in attrs.fields(Job)}
     values |= {field.name: getattr(birth, field.name) for field in attrs.fields(Birth) if field.name in values}
     values |= {"id": str(uuid.uuid4()), "status": status, "created_at": now, "queued_at": now, "updated_at": now}
-    return Job(**values | {"path_released": False, "input_diverged": False, "row_version": 1})  # type: ignore[arg-type]
+    return Job(**values | {"path_released": False, "input_diverged": False, "row_version": 1})
 
 
 class Ledger:
@@ -145,7 +149,9 @@ class Desk:
         self.ledger = Ledger()
         self.profiles = Profiles()
         self.announced: list[Changed] = []
-        self.service = EnqueueService(self.ledger, self.ledger, self.profiles, self.announced.append)  # type: ignore[arg-type]
+        self.service = EnqueueService(
+            self.ledger, self.ledger, self.profiles, self.announced.append, choose_by_extension
+        )
         self.folder = CountingFolder(self.root)
         self.opened = OpenedFolder("in", self.folder, RULES, has_events=True)
         self.folders = OpenedFolders([self.opened])
@@ -164,7 +170,7 @@ class Desk:
             self.opened, has_events=notices is None, poll_interval_seconds=poll_interval_seconds, folder=self.folder
         )
         notices = notices or InotifyNotices(self.root, opened.is_candidate_name)
-        return FolderWatcher(opened, self.service, self.profiles.bound, settings, notices, clock=clock)  # type: ignore[arg-type]
+        return FolderWatcher(opened, self.service, self.profiles.bound, settings, notices, clock=clock)
 
     def run(self, watcher: FolderWatcher) -> FolderWatcher:
         """Start a watcher; it ends with the test."""

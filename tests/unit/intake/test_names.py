@@ -5,15 +5,22 @@ import uuid
 import pytest
 
 from bulksigner.contract.errors import Refusal
-from bulksigner.contract.signing import Format
-from bulksigner.intake.names import IgnoreRules, clean_client_name, format_by_name, is_landing_name, mint_landing_name
+from bulksigner.intake.names import IgnoreRules, clean_client_name, is_landing_name, mint_landing_name
 
 RULES = IgnoreRules((".tmp", ".PART"), (".", "~$"))
 
 
 @pytest.mark.parametrize(
     ("name", "is_ignored"),
-    [("a.pdf", False), ("a.tmp", True), ("a.TMP", True), ("a.part", True), (".a", True), ("~$a.doc", True), ("tmp", False)],
+    [
+        ("a.pdf", False),
+        ("a.tmp", True),
+        ("a.TMP", True),
+        ("a.part", True),
+        (".a", True),
+        ("~$a.doc", True),
+        ("tmp", False),
+    ],
 )
 def test_ignore_lists_know_no_case(name: str, is_ignored: bool) -> None:
     """PIPE-42: extensions and prefixes, in any case of letters."""
@@ -42,14 +49,20 @@ def test_client_names_are_cleaned(given: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["", "/", ".", "..", " . ", "\u202e", "CON", "con.pdf", "Lpt9.x", "nul .txt", "COM\u00b9.pdf", "x" * 256]
-    + ["\u00e7" * 128, "a.tmp", ".hidden", "~$a.pdf", "\ud800.pdf"],
+    ["", "/", ".", "..", " . ", "\u202e", "\ud800.pdf", "x" * 256, "\u00e7" * 128, "a.tmp", ".hidden", "~$a.pdf"],
 )
 def test_unusable_client_names_are_refused(given: str) -> None:
     """SEC-65: empty, dots, device names, too long, ignored, or no text at all."""
     with pytest.raises(Refusal) as refused:
         clean_client_name(given, RULES)
     assert refused.value.code == "upload.invalid-name"
+
+
+@pytest.mark.parametrize("given", ["CON", "con.pdf", "Lpt9.x", "nul .txt", "COM\u00b9.pdf", "a/aux.tar.gz"])
+def test_windows_device_names_are_refused(given: str) -> None:
+    """SEC-65, WIN-27: in any case, with any extension."""
+    with pytest.raises(Refusal, match="device"):
+        clean_client_name(given, RULES)
 
 
 def test_a_landing_name_is_a_guid_that_says_so() -> None:
@@ -70,12 +83,3 @@ def test_names_of_producers_are_no_landing_names() -> None:
     """PIPE-54: a producer that names its files by GUIDs is not kept out."""
     assert not any(is_landing_name(f"{uuid.uuid4()}.xml") for _ in range(1000))
     assert not is_landing_name("nota.xml")
-
-
-@pytest.mark.parametrize(
-    ("name", "format"),
-    [("a.PDF", Format.PADES), ("a.xml", Format.XADES), ("a.rem", Format.CADES), ("pdf", Format.CADES)],
-)
-def test_the_extension_chooses_the_format(name: str, format: Format) -> None:
-    """PIPE-38: where the profile names none."""
-    assert format_by_name(name) is format
