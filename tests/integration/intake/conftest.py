@@ -22,7 +22,7 @@ from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.names import IgnoreRules
 from bulksigner.intake.notices import InotifyNotices, Notices, PolledNotices
 from bulksigner.intake.watcher import FolderWatcher
-from bulksigner.jobs.model import Birth, Changed, Job
+from bulksigner.jobs.model import Birth, Changed, Job, JobSource
 from bulksigner.jobs.queue import Enqueued, Outcome
 from bulksigner.jobs.states import ACTIVE, JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
@@ -215,6 +215,25 @@ def wait_until() -> Callable[..., None]:
 @pytest.fixture
 def polled() -> type[PolledNotices]:
     return PolledNotices
+
+
+@pytest.fixture
+def job_of() -> Callable[[str], Job]:
+    """Make a job of a stored path that is in no ledger."""
+
+    def make(path: str) -> Job:
+        birth = Birth(
+            file_name=Path(path).name,
+            original_path=path,
+            input_folder=None,
+            profile_name="default",
+            format=Format.CADES,
+            source=JobSource.WATCHER,
+            message="",
+        )
+        return make_job(birth)
+
+    return make
 
 
 @pytest.fixture

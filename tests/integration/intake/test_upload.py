@@ -65,40 +65,32 @@ def test_the_cap_is_on_what_comes(desk: Any, door: UploadDoor, roots: WorkRoots)
     assert left_on_disk(desk, roots) == before
 
 
-REQUEST: dict[str, Any] = {
-    "stream": io.BytesIO(),
-    "file_name": "con",
-    "profile": "missing",
-    "format": "Pdf",
-    "declared_length": 5000,
-}
-FAULTS = [
-    ("upload.disabled", {}),
-    ("upload.too-large", {"declared_length": 100}),
-    ("profile.not-found", {"profile": ""}),
-    ("profile.disabled", {}),
-    ("upload.format-unsupported", {"format": "Xades"}),
-    ("upload.empty", {"stream": io.BytesIO(b"x")}),
-    ("upload.invalid-name", {}),
-]
-
-
 def test_checks_come_in_their_order(desk: Any, roots: WorkRoots) -> None:
-    """API-55: a request with every fault is refused for the first one; mended one by one, the next shows."""
-    request = dict(REQUEST)
-    desk.profiles.default.stored.enabled = False
-    settings = UploadSettings(enabled=False, max_bytes=2048)
-    for code, remedy in FAULTS:
+    """API-55: a request with every fault is refused for the first; as each is mended, the next shows."""
+    profile = desk.profiles.default.stored
+    profile.enabled = False
+    request: dict[str, Any] = {"file_name": "con", "profile": "missing", "format": "Pdf", "declared_length": 5000}
+    settings, content = UploadSettings(enabled=False, max_bytes=2048), b""
+
+    def refused_for() -> str | None:
         door = UploadDoor(settings, desk.folders, desk.service, desk.profiles.get, roots)
         with pytest.raises(Refusal) as refused:
-            door.receive(request.pop("stream"), **request)
-        assert refused.value.code == code
-        request |= {"stream": io.BytesIO()} | remedy
-        if code in ("profile.disabled", "upload.format-unsupported", "upload.empty"):
-            desk.profiles.default.stored.enabled = True
-        if code == "upload.empty":
-            request["stream"] = io.BytesIO(b"x")
-        settings = UploadSettings(max_bytes=2048)
+            door.receive(io.BytesIO(content), **request)
+        return refused.value.code
+
+    assert refused_for() == "upload.disabled"
+    settings = UploadSettings(max_bytes=2048)
+    assert refused_for() == "upload.too-large"
+    request["declared_length"] = 100
+    assert refused_for() == "profile.not-found"
+    request["profile"] = " "
+    assert refused_for() == "profile.disabled"
+    profile.enabled = True
+    assert refused_for() == "upload.format-unsupported"
+    request["format"] = "Xades"
+    assert refused_for() == "upload.empty"
+    content = b"x"
+    assert refused_for() == "upload.invalid-name"
     assert left_on_disk(desk, roots) == []
     assert desk.ledger.rows == []
 
