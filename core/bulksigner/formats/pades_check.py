@@ -18,6 +18,7 @@ __all__ = ["check_pdf"]
 
 _KINDS = {("/Adobe.PPKLite", "/ETSI.CAdES.detached"), ("/PBAD_PAdES", "/PBAD.PAdES")}
 _FORBIDDEN_KEYS = ("/Cert", "/R", "/Prop_AuthType")
+_DIGITS = re.compile(rb"[0-9a-f]*+|[0-9A-F]*+")
 _TIME = re.compile(rb"\(D:(\d{14})(?:Z|\+00'00'?)\)")
 
 
@@ -112,10 +113,11 @@ def _check_byte_range(signature: PdfDict, contents: PdfString, original_length: 
 
 def _decode_contents(contents: PdfString) -> bytes:
     """Decode the CMS; what was reserved and not needed must be zeros."""
-    try:
-        value = bytes.fromhex(contents.written[1:-1].decode("ascii"))
-    except ValueError as error:
-        raise CheckFailed("The signature dictionary's /Contents is not hexadecimal.") from error
+    digits = contents.written[1:-1]
+    # Blanks and mixed case would leave bytes that nothing protects.
+    if len(digits) % 2 or _DIGITS.fullmatch(digits) is None:
+        raise CheckFailed("The signature dictionary's /Contents is not one run of hexadecimal digits.")
+    value = bytes.fromhex(digits.decode("ascii"))
     stream = Stream(iter((value,)))
     end = stream.open(0x30)
     if end > len(value) or any(value[end:]):

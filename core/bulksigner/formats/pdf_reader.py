@@ -16,6 +16,7 @@ _STREAM = re.compile(rb"[\0\t\n\f\r ]*+stream(?:\r\n|\n)")
 _START = re.compile(rb"startxref[\0\t\n\f\r ]++(\d{1,15})[\0\t\n\f\r ]*+%%EOF[\0\t\n\f\r ]*+\Z")
 _TABLE = re.compile(rb"[\0\t\n\f\r ]*+xref[\0\t\n\f\r ]++")
 _END_SEARCH_BYTES = 1024
+_MOST_OFFSET = 1 << 48
 _MOST_SECTIONS = 4096
 _MOST_REFERENCES = 16
 
@@ -63,7 +64,7 @@ class PdfFile:
         entry = self._find(reference.number)
         if entry is None or entry.kind == 0:
             return -1
-        return entry.first if entry.kind == 1 else self.offset_of(Reference(entry.first, 0))
+        return entry.first if entry.kind == 1 else self._container_of(entry)
 
     def _load(self, reference: Reference) -> Placed:
         entry = self._find(reference.number)
@@ -73,10 +74,15 @@ class PdfFile:
             if entry.second != reference.generation:
                 return Placed(None, -1)
             return Placed(self._read_object(entry.first, reference.number), entry.first)
+        offset = self._container_of(entry)
+        return Placed(self._unpack(offset, entry.first).get(reference.number), offset)
+
+    def _container_of(self, entry: Entry) -> int:
+        """Tell the offset of the object stream that an entry names; such a stream is in no other (7.5.7)."""
         container = self._find(entry.first)
         if container is None or container.kind != 1:
             raise CheckFailed(f"The PDF has no object stream {entry.first}.")
-        return Placed(self._unpack(container.first, entry.first).get(reference.number), container.first)
+        return container.first
 
     def _find(self, number: int) -> Entry | None:
         """Find the newest entry of an object, reading further sections as needed."""
@@ -113,7 +119,7 @@ class PdfFile:
         return section
 
     def _read_object(self, offset: int, number: int | None) -> PdfValue:
-        header = _OBJECT.match(self._data, offset)
+        header = _OBJECT.match(self._data, offset) if offset < len(self._data) else None
         if header is None or (number is not None and int(header[1]) != number):
             raise CheckFailed(f"The PDF has no object {number} at byte {offset}, where its cross-reference says.")
         value, position = parse_value(self._data, header.end())
@@ -154,6 +160,6 @@ def _offsets(trailer: PdfDict, key: str) -> list[int]:
     value = trailer.get(key)
     if value is None:
         return []
-    if not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or not 0 <= value < _MOST_OFFSET:
         raise CheckFailed(f"The PDF has a trailer whose {key} is not an offset.")
     return [value]

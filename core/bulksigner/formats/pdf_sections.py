@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import zlib
 from collections.abc import Callable
@@ -16,8 +17,7 @@ __all__ = ["Entry", "Section", "StreamSection", "TableSection", "decode_stream"]
 
 _SUBSECTION = re.compile(rb"[\0\t\n\f\r ]*+(\d{1,10})[ ]++(\d{1,10})[ ]*+(?:\r\n|\r|\n)")
 _TRAILER = re.compile(rb"[\0\t\n\f\r ]*+trailer")
-_ENTRY = re.compile(rb"(\d{10}) (\d{5}) ([nf])")
-_ENTRY_BYTES = 20
+_ENTRY = re.compile(rb"(\d{10}) (\d{5}) ([nf])[\r\n ]{1,3}")
 _DECODED_LIMIT_BYTES = 64 * 1024 * 1024
 
 
@@ -44,10 +44,10 @@ class Section(Protocol):
 
 @attrs.frozen
 class TableSection:
-    """A classic table: for each subsection the first number, the count, the offset of its first entry."""
+    """A classic table: for each subsection the first number, the count, the offset and the width of its entries."""
 
     trailer: PdfDict
-    subsections: list[tuple[int, int, int]]
+    subsections: list[tuple[int, int, int, int]]
 
     @classmethod
     def read(cls, data: bytes, position: int) -> TableSection:
@@ -57,8 +57,14 @@ class TableSection:
             head = _SUBSECTION.match(data, position)
             if head is None:
                 raise CheckFailed(f"The PDF has a damaged cross-reference table at byte {position}.")
-            subsections.append((int(head[1]), int(head[2]), head.end()))
-            position = head.end() + int(head[2]) * _ENTRY_BYTES
+            first, count, position = int(head[1]), int(head[2]), head.end()
+            entry = _ENTRY.match(data, position)
+            # Entries have 20 bytes, but files with 19 or 21 are about, with one width throughout.
+            width = len(entry[0]) if entry is not None else 0
+            if count and not width:
+                raise CheckFailed(f"The PDF has a damaged cross-reference entry at byte {position}.")
+            subsections.append((first, count, position, width))
+            position += count * width
         trailer, _ = parse_value(data, end.end())
         if not isinstance(trailer, dict):
             raise CheckFailed(f"The PDF has no trailer dictionary at byte {end.end()}.")
@@ -66,9 +72,9 @@ class TableSection:
 
     def find(self, data: bytes, number: int) -> Entry | None:
         """Find an entry by its place in its subsection."""
-        for first, count, offset in self.subsections:
+        for first, count, offset, width in self.subsections:
             if first <= number < first + count:
-                position = offset + (number - first) * _ENTRY_BYTES
+                position = offset + (number - first) * width
                 entry = _ENTRY.match(data, position)
                 if entry is None:
                     raise CheckFailed(f"The PDF has a damaged cross-reference entry at byte {position}.")
@@ -147,6 +153,8 @@ def _undo_png(data: bytes, columns: int) -> bytes:
     """Undo the PNG filters None, Sub and Up of one-byte pixels (RFC 2083 6)."""
     out = bytearray()
     before = bytes(columns)
+    if len(data) % (columns + 1) == 0 and not data[:: columns + 1].strip(b"\x02"):
+        return _undo_png_up(data, columns)
     for start in range(0, len(data) - columns, columns + 1):
         kind = data[start]
         row = bytearray(data[start + 1 : start + 1 + columns])
@@ -160,6 +168,15 @@ def _undo_png(data: bytes, columns: int) -> bytes:
             raise CheckFailed(f"The PDF has a cross-reference stream with the PNG filter {kind}.")
         out += row
         before = bytes(row)
+    return bytes(out)
+
+
+def _undo_png_up(data: bytes, columns: int) -> bytes:
+    """Undo the filter Up on every row, which is what writers of cross-references use, a column at a time."""
+    out = bytearray(len(data) // (columns + 1) * columns)
+    for column in range(columns):
+        sums = itertools.accumulate(data[column + 1 :: columns + 1])
+        out[column::columns] = bytes([total & 0xFF for total in sums])
     return bytes(out)
 
 

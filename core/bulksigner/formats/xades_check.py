@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import attrs
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from lxml import etree
@@ -143,7 +143,7 @@ def _verify_value(parts: _Parts, certificate: bytes) -> tuple[KeyAlgorithm, str]
     """Verify the signature value over SignedInfo with the expected certificate."""
     named = _METHOD.fullmatch(parts.method)
     if named is None:
-        raise CheckFailed(f"The signature algorithm {parts.method!r} is not allowed.")
+        raise CheckFailed(f"The signature algorithm {parts.method[:100]!r} is not allowed.")
     algorithm, digest = KeyAlgorithm(named[1]), named[2]
     public_key = _load(certificate).public_key()
     signed = canonicalize_part(parts.signed_info)
@@ -168,23 +168,20 @@ def _verify_certificates(parts: _Parts, certificate: bytes) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _load(der: bytes) -> x509.Certificate:
-    try:
-        return x509.load_der_x509_certificate(der)
-    except ValueError as error:
-        raise CheckFailed("A certificate of the signature cannot be read.") from error
+    return x509.load_der_x509_certificate(der)
 
 
 @functools.lru_cache(maxsize=64)
 def _verify_chain(certificates: tuple[bytes, ...]) -> None:
     """Demand that each certificate issued the one before it, and a root itself; whom to trust is decided elsewhere."""
-    loaded = [_load(der) for der in certificates]
-    if loaded[-1].subject == loaded[-1].issuer:
-        loaded.append(loaded[-1])
-    for subject, issuer in itertools.pairwise(loaded):
-        try:
+    try:
+        loaded = [x509.load_der_x509_certificate(der) for der in certificates]
+        if loaded[-1].subject == loaded[-1].issuer:
+            loaded.append(loaded[-1])
+        for subject, issuer in itertools.pairwise(loaded):
             subject.verify_directly_issued_by(issuer)
-        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
-            raise CheckFailed("A certificate in X509Data did not issue the one before it.") from error
+    except Exception as error:  # damaged certificates are parsed late, with errors of many unrelated kinds
+        raise CheckFailed("X509Data holds a certificate that is damaged or did not issue the one before it.") from error
 
 
 def _verify_properties(parts: _Parts, certificate: bytes) -> datetime.datetime | None:
@@ -211,7 +208,7 @@ def _verify_properties(parts: _Parts, certificate: bytes) -> datetime.datetime |
 
 
 def _time(text: str) -> datetime.datetime:
-    refusal = f"The signing time {text!r} is not a time with an offset."
+    refusal = f"The signing time {text[:100]!r} is not a time with an offset."
     if not _TIME.fullmatch(text):
         raise CheckFailed(refusal)
     try:

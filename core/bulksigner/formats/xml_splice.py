@@ -22,6 +22,8 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_DOCUMENT_BYTES",
     "MAX_NAMESPACES",
+    "MAX_NAMESPACE_SEARCHES",
+    "MAX_NODES",
     "Place",
     "find_place",
     "read_staged",
@@ -29,7 +31,10 @@ __all__ = [
 ]
 
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
-"""Largest file that is signed; its tree takes several times as much memory."""
+"""Largest file that is signed."""
+
+MAX_NODES = 1_000_000
+"""Most elements, attributes, namespace declarations, comments and instructions; each takes some 200 bytes of memory."""
 
 MAX_DEPTH = 200
 """Deepest nesting of elements; libxml2 ends at 256."""
@@ -38,7 +43,10 @@ MAX_ATTRIBUTES = 256
 """Most attributes of one element: the canonical form sorts them by insertion, at quadratic cost."""
 
 MAX_NAMESPACES = 128
-"""Most namespace declarations in scope: the canonical form searches all of them for every element."""
+"""Most namespace declarations in scope."""
+
+MAX_NAMESPACE_SEARCHES = 400_000_000
+"""Most steps of the canonical form's search: for each element the square of the declarations in scope; 2 s of CPU."""
 
 _BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
@@ -52,6 +60,11 @@ _ENCODINGS: Mapping[str, Mapping[str | None, str]] = MappingProxyType(
         "WINDOWS-1252": {None: "cp1252"},
     }
 )
+
+# Names come from the file and end up in messages that are stored.
+_SHOWN = 100
+
+_TOO_MANY_NODES = f"more than {MAX_NODES} elements, attributes and other nodes"
 
 # libxml2 writes these raw into a canonical namespace declaration, other verifiers escape them: digests would differ.
 _UNPORTABLE_IN_NAMESPACE = frozenset("&<>\"' \t\r\n")
@@ -117,6 +130,8 @@ class _Scan:
         self.codec = self._mark or "utf-8"
         self._depth = 0
         self._namespaces = 0
+        self._nodes = 0
+        self._searches = 0
         if b"\0" in data[:2]:
             raise FormatRefused("The file is UTF-16 without a byte order mark, or no text at all; write the mark.")
         parser = expat.ParserCreate(None, " ")
@@ -125,6 +140,7 @@ class _Scan:
         parser.StartDoctypeDeclHandler = self._refuse_doctype
         parser.StartNamespaceDeclHandler = self._open_namespace
         parser.EndNamespaceDeclHandler = self._close_namespace
+        parser.CommentHandler = parser.ProcessingInstructionHandler = self._count
         parser.StartElementHandler = self._open
         parser.EndElementHandler = self._close
         self._parser = parser
@@ -147,35 +163,49 @@ class _Scan:
 
     def _declare(self, version: str, encoding: str | None, _standalone: int) -> None:
         if version != "1.0":
-            raise self._refusal(f"XML version {version!r}; only 1.0 has a canonical form")
+            raise self._refusal(f"XML version {version[:_SHOWN]!r}; only 1.0 has a canonical form")
         if encoding is None:
             return
         agreeing = _ENCODINGS.get(encoding.upper())
         if agreeing is None:
-            raise self._refusal(f"encoding {encoding!r}; supported are {', '.join(_ENCODINGS)}")
+            raise self._refusal(f"encoding {encoding[:_SHOWN]!r}; supported are {', '.join(_ENCODINGS)}")
         if self._mark not in agreeing:
-            raise self._refusal(f"the declared encoding {encoding!r} contradicts the bytes of the file")
+            raise self._refusal(f"the declared encoding {encoding[:_SHOWN]!r} contradicts the bytes of the file")
         self.codec = agreeing[self._mark]
 
     def _refuse_doctype(self, _name: str, _system: str | None, _public: str | None, _internal: bool) -> None:
         raise self._refusal("a DOCTYPE declaration; document types and entities are never read")
 
+    def _count(self, *_content: str) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self._refusal(_TOO_MANY_NODES)
+
     def _open_namespace(self, _prefix: str | None, uri: str | None) -> None:
         self._namespaces += 1
+        self._nodes += 1
         if self._namespaces > MAX_NAMESPACES:
             raise self._refusal(f"more than {MAX_NAMESPACES} namespaces in scope")
         if uri and not _UNPORTABLE_IN_NAMESPACE.isdisjoint(uri):
-            raise self._refusal(f"namespace name {uri!r}; blanks, quotes, '&', '<' and '>' do not verify everywhere")
+            raise self._refusal(
+                f"namespace name {uri[:_SHOWN]!r}; blanks, quotes, '&', '<' and '>' do not verify everywhere"
+            )
 
     def _close_namespace(self, _prefix: str | None) -> None:
         self._namespaces -= 1
 
     def _open(self, _name: str, attributes: Sequence[str]) -> None:
         self._depth += 1
+        self._nodes += 1 + len(attributes) // 2
+        self._searches += self._namespaces * self._namespaces
         if self._depth > MAX_DEPTH:
             raise self._refusal(f"elements nested deeper than {MAX_DEPTH}")
         if len(attributes) > 2 * MAX_ATTRIBUTES:
             raise self._refusal(f"an element with more than {MAX_ATTRIBUTES} attributes")
+        if self._nodes > MAX_NODES:
+            raise self._refusal(_TOO_MANY_NODES)
+        if self._searches > MAX_NAMESPACE_SEARCHES:
+            raise self._refusal(f"too many elements with {self._namespaces} namespaces in scope")
 
     def _close(self, _name: str) -> None:
         self._depth -= 1

@@ -60,12 +60,8 @@ _XML = "http://www.w3.org/XML/1998/namespace"
 _XPATH_TRANSFORMS = frozenset(
     {"http://www.w3.org/TR/1999/REC-xpath-19991116", "http://www.w3.org/2002/06/xmldsig-filter2"}
 )
-_XPOINTER = re.compile(r"xpointer\((?:/|id\((['\"])(?P<id>.*)\1\))\)")
-_WITH_ID = etree.XPath(
-    "//*[@Id = $value or @ID = $value or @id = $value or @xml:id = $value]",
-    namespaces={"xml": _XML},
-    smart_strings=False,
-)
+_WHOLE_DOCUMENT = frozenset({"", "#xpointer(/)"})
+_XPOINTER = re.compile(r"#xpointer\(id\((['\"])(?P<id>.*)\1\)\)")
 
 
 def parse_document(data: bytes) -> etree._Element:
@@ -89,7 +85,7 @@ def canonical_document(root: etree._Element) -> bytes:
         return etree.tostring(root.getroottree(), method="c14n", exclusive=False, with_comments=False)
     except etree.C14NError as error:
         raise FormatRefused(
-            "The document has no canonical form: a namespace name in it is a relative reference (Canonical XML 1.3)."
+            "The document has no canonical form: a namespace name in it is no absolute URI (Canonical XML 1.3)."
         ) from error
 
 
@@ -134,34 +130,39 @@ def refuse_conflicts(root: etree._Element) -> None:
     """Refuse a document whose own signatures forbid another one.
 
     Signatures that the document holds stay and are covered by the new one. One that covers the whole document would
-    stop verifying with any addition, unless an XPath transform of it leaves signatures out; a referenced `Id` that
-    several elements carry (BEY-12) has no certain meaning.
+    stop verifying with any addition, unless it has an XPath transform, whose use is to leave other signatures out. A
+    referenced `Id` that several elements carry (BEY-12) has no certain meaning.
     """
     if root.tag == f"{{{DS}}}Signature":
         raise FormatRefused("The document is itself an XML signature; a signature cannot be put into it.")
-    for found in root.iterfind(f".//{{{DS}}}SignedInfo/{{{DS}}}Reference"):
+    references = root.findall(f".//{{{DS}}}SignedInfo/{{{DS}}}Reference")
+    carriers = _carriers(root) if references else {}
+    for found in references:
         uri, line = found.get("URI", ""), found.sourceline
-        carriers = _carriers(root, uri)
-        if len(carriers) > 1:
-            raise FormatRefused(f"Refused at {line}:1: a signature refers to {uri!r}, which several elements carry.")
+        referenced = [root] if uri in _WHOLE_DOCUMENT else carriers.get(_referenced_id(uri), [])
+        if len(referenced) > 1:
+            raise FormatRefused(
+                f"Refused at {line}:1: a signature refers to {uri[:100]!r}, which several elements carry."
+            )
         transforms = {transform.get("Algorithm") for transform in found.iter(f"{{{DS}}}Transform")}
-        if carriers == [root] and transforms.isdisjoint(_XPATH_TRANSFORMS):
+        if root in referenced and transforms.isdisjoint(_XPATH_TRANSFORMS):
             raise FormatRefused(
                 f"Refused at {line}:1: the document holds a signature over its whole content, which another "
                 "signature would break; sign the file as it was before, or sign it detached as CAdES."
             )
 
 
-def _carriers(root: etree._Element, uri: str) -> list[etree._Element]:
-    if not uri:
-        return [root]
-    if not uri.startswith("#"):
-        return []
-    pointer = _XPOINTER.fullmatch(uri, 1)
-    if pointer and pointer["id"] is None:
-        return [root]
-    found = _WITH_ID(root, value=pointer["id"] if pointer else uri[1:])
-    return [element for element in found if isinstance(element, etree._Element)] if isinstance(found, list) else []
+def _carriers(root: etree._Element) -> dict[str, list[etree._Element]]:
+    carriers: dict[str, list[etree._Element]] = {}
+    for element in root.iter(etree.Element):
+        for value in {element.get(name) for name in ("Id", "ID", "id", f"{{{_XML}}}id")} - {None}:
+            carriers.setdefault(str(value), []).append(element)
+    return carriers
+
+
+def _referenced_id(uri: str) -> str:
+    pointer = _XPOINTER.fullmatch(uri)
+    return pointer["id"] if pointer else uri.removeprefix("#")
 
 
 def reference(

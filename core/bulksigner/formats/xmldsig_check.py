@@ -95,7 +95,7 @@ def canonicalize(apex: etree._Element | etree._ElementTree) -> bytes:
     try:
         return etree.tostring(apex, method="c14n", exclusive=False, with_comments=False)
     except etree.C14NError as error:
-        raise CheckFailed("The signed file has no canonical form: a namespace name is a relative reference.") from error
+        raise CheckFailed("The signed file has no canonical form: a namespace name is no absolute URI.") from error
 
 
 def canonicalize_part(element: etree._Element) -> bytes:
@@ -139,7 +139,7 @@ def read_digest_method(method: etree._Element) -> str:
     """Return the `hashlib` name of an allowed `ds:DigestMethod`."""
     algorithm = method.get("Algorithm", "")
     if algorithm not in _DIGESTS:
-        raise CheckFailed(f"The digest algorithm {algorithm!r} is not allowed.")
+        raise CheckFailed(f"The digest algorithm {algorithm[:100]!r} is not allowed.")
     return _DIGESTS[algorithm]
 
 

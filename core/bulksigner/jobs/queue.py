@@ -24,9 +24,7 @@ __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 _CLAIMED = "Processing started"
 
 _INSERT = Prepared(
-    JobRow.insert(
-        {getattr(JobRow, name): slot(name) for name in (*NAMES, "path_key")}
-    ).on_conflict_ignore()
+    JobRow.insert({getattr(JobRow, name): slot(name) for name in (*NAMES, "path_key")}).on_conflict_ignore()
 )
 _NOTE_PARENT = Prepared(
     HistoryRow.insert_from(
@@ -92,8 +90,8 @@ class Wake:
         """Give the signal."""
         self._event.set()
 
-    def wait(self, timeout_seconds: float) -> bool:
-        """Wait for the signal and take it; False when the time is up."""
+    def wait(self, timeout_seconds: float | None) -> bool:
+        """Wait for the signal and take it; False when the time is up, which None never is."""
         is_given = self._event.wait(timeout_seconds)
         self._event.clear()
         return is_given

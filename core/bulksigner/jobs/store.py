@@ -25,7 +25,9 @@ __all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
 OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 """Where nobody has the job: entering ends an ownership."""
 
-_KEPT_BY_THE_MACHINE = frozenset(("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version"))
+_KEPT_BY_THE_MACHINE = frozenset(
+    ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
+)
 _SETTABLE = frozenset(NAMES) - _KEPT_BY_THE_MACHINE
 
 ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
@@ -44,7 +46,9 @@ _IN_FLIGHT = Prepared(
     .where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
     .order_by(JobRow.created_at, JobRow.id)
 )
-_COUNTS = Prepared(JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status))
+_COUNTS = Prepared(
+    JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status)
+)
 
 
 @functools.cache

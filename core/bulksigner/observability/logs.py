@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from bulksigner.contract.settings import Secret
 from bulksigner.observability.redaction import MASK, Scrubber, is_sensitive
 
-__all__ = ["CONTEXT", "LineFormatter", "LogLevel", "configure", "escape", "facts"]
+__all__ = ["CONTEXT", "LineFormatter", "configure", "escape", "facts"]
 
 TRACE = 5
 CONTEXT: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("bulksigner.log_context")
@@ -34,18 +34,6 @@ _ABBREVIATIONS = {
     logging.CRITICAL: "FTL",
 }
 _FLOORS = {"waitress": logging.WARNING, "peewee": logging.WARNING}
-
-
-class LogLevel(enum.Enum):
-    """Levels as the settings name them; the value is the level of `logging` (CFG-138)."""
-
-    TRACE = TRACE
-    DEBUG = logging.DEBUG
-    INFORMATION = logging.INFO
-    WARNING = logging.WARNING
-    ERROR = logging.ERROR
-    CRITICAL = logging.CRITICAL
-    NONE = logging.CRITICAL + 10
 
 
 def facts(**properties: object) -> dict[str, object]:
@@ -163,15 +151,15 @@ class _LineHandler(logging.StreamHandler[TextIO]):
 
 
 def configure(
-    level: LogLevel,
-    levels: Mapping[str, LogLevel],
+    level: int,
+    levels: Mapping[str, int],
     scrubber: Scrubber,
     *,
     stream: TextIO | None = None,
 ) -> None:
     """Send every log line to `stream` (stdout) in the format of CFG-147; calling again replaces the former set-up.
 
-    `levels` is by logger and may lower the built-in floor `Warning` of the HTTP server and the database library
+    `level` is a number of `logging`. `levels` is by logger and may lower the built-in floor `Warning` of the HTTP server and the database library
     (CFG-139).
     """
     root = logging.getLogger()
@@ -181,9 +169,9 @@ def configure(
     handler = _LineHandler(sys.stdout if stream is None else stream)
     handler.setFormatter(LineFormatter(scrubber))
     root.addHandler(handler)
-    root.setLevel(level.value)
+    root.setLevel(level)
     for name, floor in _FLOORS.items():
-        logging.getLogger(name).setLevel(max(floor, level.value))
+        logging.getLogger(name).setLevel(max(floor, level))
     for name, own in levels.items():
-        logging.getLogger(name).setLevel(own.value)
+        logging.getLogger(name).setLevel(own)
     logging.captureWarnings(capture=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from bulksigner.contract.settings import Secret
 
-__all__ = ["MASK", "Scrubber", "is_sensitive", "mask_cpf", "mask_emails", "mask_query"]
+__all__ = ["MASK", "Scrubber", "is_sensitive", "mask_cpf", "mask_emails"]
 
 MASK = "***"
 SHORTEST_SECRET = 12
@@ -55,12 +55,6 @@ def mask_emails(text: str) -> str:
 def mask_cpf(text: str) -> str:
     """Reduce each CPF, such as the one in a certificate's subject, to its check digits (SEC-59)."""
     return _CPF.sub(rf"{MASK}.{MASK}.{MASK}-\1", text)
-
-
-def mask_query(query: str) -> str:
-    """Keep the names of a query string and drop its values (SEC-58)."""
-    names = (part.partition("=")[0] for part in query.split("&") if part)
-    return "&".join(f"{name}={MASK}" for name in names)
 
 
 class Scrubber:

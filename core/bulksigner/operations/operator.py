@@ -72,8 +72,9 @@ class Operator:
         return self._enqueue(failed, profile_name)
 
     def _enqueue(self, failed: Job, profile_name: str) -> Changed:
+        new_id = str(uuid.uuid4())
         birth = Birth(
-            id=str(uuid.uuid4()),
+            id=new_id,
             file_name=failed.file_name,
             original_path=failed.original_path,
             input_folder=failed.input_folder,
@@ -82,6 +83,7 @@ class Operator:
             source=JobSource.RETRY,
             parent_job_id=failed.id,
             message=f"Queued from retry of job {failed.id}",
+            parent_message=f"Retried as job {new_id}",
         )
         (result,) = self._queue.enqueue([birth])
         if result.outcome is Outcome.PATH_TOO_LONG:

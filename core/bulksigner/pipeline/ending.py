@@ -49,6 +49,8 @@ class Ending:
     def fail(self, work: Work, step: str, error: Exception) -> None:
         """Keep the job's folder under `error/`, then record Failed with code and text (PIPE-86)."""
         code, text = _described(error)
+        # Before it is stored anywhere (SEC-57).
+        text = work.parts.scrub(text)
         expected = isinstance(error, BulkSignerError)
         log.log(
             logging.WARNING if expected else logging.ERROR,

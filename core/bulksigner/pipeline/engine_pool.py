@@ -7,7 +7,6 @@ import logging
 import multiprocessing
 import queue
 import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -79,12 +78,9 @@ class _Worker:
 class ProcessEngine:
     """Signs and checks in worker processes; keys that may not travel sign in this process instead."""
 
-    def __init__(
-        self, boot: WorkerBoot, workers: int, is_portable: Callable[[str], bool], here: InProcessEngine
-    ) -> None:
+    def __init__(self, boot: WorkerBoot, workers: int, here: InProcessEngine) -> None:
         self._boot = boot
         self._count = workers
-        self._is_portable = is_portable
         self._here = here
         self._references: dict[str, KeyReference] = {}
         self._idle: queue.SimpleQueue[_Worker | None] = queue.SimpleQueue()
@@ -100,7 +96,7 @@ class ProcessEngine:
     def open(self, reference: KeyReference, key: OpenedKey) -> None:
         """Make the key known everywhere; called at boot, while no job runs."""
         self._here.open(reference, key)
-        if not self._is_portable(reference.source):
+        if not reference.portable:
             return
         self._references[reference.profile] = reference
         workers = [self._take() for _ in range(self._count)]
@@ -115,7 +111,7 @@ class ProcessEngine:
                 self._idle.put(worker)
 
     def sign(self, task: SignTask) -> Measured:
-        if not self._is_portable(task.reference.source):
+        if not task.reference.portable:
             return self._here.sign(task)
         answer: Measured = self._call(task, "sign.failed")
         return answer

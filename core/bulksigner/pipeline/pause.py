@@ -8,7 +8,9 @@ import attrs
 
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.records.engines import Store
+from bulksigner.records.prepared import Prepared
 from bulksigner.records.tables import PipelineStateRow
+from bulksigner.records.times import read_time
 
 __all__ = ["PauseFlag", "PauseState"]
 
@@ -23,6 +25,13 @@ class PauseState:
     reason: str | None
 
 
+_READ = Prepared(
+    PipelineStateRow.select(
+        PipelineStateRow.paused, PipelineStateRow.changed_at, PipelineStateRow.changed_by, PipelineStateRow.reason
+    )
+)
+
+
 class PauseFlag:
     """Reads the flag from the database; pausing itself comes with the operator actions."""
 
@@ -31,8 +40,8 @@ class PauseFlag:
 
     def read(self) -> PauseState:
         """Return the present state. Raises `BulkSignerError` when the row is missing, which a migration prevents."""
-        with self._store.reading():
-            row = PipelineStateRow.select().first()
-        if row is None:
+        rows = self._store.read(lambda: self._store.execute(_READ).rows)
+        if not rows:
             raise BulkSignerError("The pipeline state row is missing; the database was not migrated.")
-        return PauseState(row.is_paused, row.paused_at, row.paused_by, row.reason)
+        paused, changed_at, changed_by, reason = rows[0]
+        return PauseState(bool(paused), read_time(changed_at), changed_by, reason)

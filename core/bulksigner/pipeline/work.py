@@ -51,6 +51,7 @@ class Parts:
     engine: Engine
     registry: Registry
     announce: Callable[[Changed], None]
+    scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
 
 

@@ -101,10 +101,7 @@ class PluginSet:
                 plugin.declared = declared
 
     def providers(self, settings: Settings, wanted: Collection[Role[Any]] = roles.ROLES) -> Registry:
-        """Ask each plugin for its providers and return all of them by role and name.
-
-        A signing worker process wants `roles.SIGNING_ROLES` only.
-        """
+        """Ask each plugin for its providers and return all of them by role and name."""
         builder, banner_rows = RegistryBuilder(), list[BannerRow]()
         for plugin in [plugin for plugin in self._plugins if plugin.state is PluginState.LOADED]:
             try:
@@ -116,7 +113,13 @@ class PluginSet:
             else:
                 plugin.provides = tuple(f"{one.role.title} {one.name}" for one in offered)
                 banner_rows += rows
-        return builder.build(self.rows, self._declared_keys(), banner_rows, self._find_unchecked())
+        return builder.build(
+            self.rows, self._declared_keys(), banner_rows, self._declared_blocks(), self._find_unchecked()
+        )
+
+    def signing_providers(self, settings: Settings) -> Registry:
+        """Return what a signing worker process needs: certificate sources and signing methods (PERF-06)."""
+        return self.providers(settings, roles.SIGNING_ROLES)
 
     def notify(self, hook: str, *arguments: object) -> None:
         """Tell every plugin; what one raises is logged once for each plugin and hook, and goes no further."""
@@ -181,6 +184,14 @@ class PluginSet:
             if plugin.declared is not None
             for cls in plugin.declared.keys
         ]
+
+    def _declared_blocks(self) -> dict[str, type[Any]]:
+        return {
+            source.casefold(): cls
+            for plugin in self._plugins
+            if plugin.declared is not None
+            for source, cls in plugin.declared.blocks
+        }
 
     def _find_unchecked(self) -> str | None:
         """Name a lost plugin that checks or approves files while no profile key tells who relies on it."""

@@ -72,10 +72,11 @@ class RegistryBuilder:
         rows: Sequence[PluginRow],
         keys: Sequence[DeclaredKeys],
         banner_rows: Sequence[BannerRow],
+        blocks: Mapping[str, type[Any]],
         unchecked: str | None,
     ) -> Registry:
         """Freeze what was collected."""
-        return Registry(self._provided, tuple(rows), tuple(keys), tuple(banner_rows), unchecked)
+        return Registry(self._provided, tuple(rows), tuple(keys), tuple(banner_rows), blocks, unchecked)
 
 
 @attrs.frozen
@@ -90,6 +91,7 @@ class Registry:
     rows: tuple[PluginRow, ...]
     profile_keys: tuple[DeclaredKeys, ...]
     banner_rows: tuple[BannerRow, ...]
+    _blocks: Mapping[str, type[Any]]
     unchecked: str | None
 
     def certificate_source(self, name: str) -> CertificateSource:
@@ -129,6 +131,10 @@ class Registry:
         """Name the plugins that a signing worker process must load (PERF-06)."""
         hooks = {role.hook for role in roles.SIGNING_ROLES}
         return frozenset(one.plugin for one in self._each() if one.role.hook in hooks)
+
+    def block_of(self, source: str) -> type[Any] | None:
+        """Return the class of a source's certificate block; None where its plugin declared none."""
+        return self._blocks.get(source.casefold())
 
     def names(self, role: Role[Any]) -> tuple[str, ...]:
         """List the names that a role can be chosen by."""

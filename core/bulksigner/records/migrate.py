@@ -20,10 +20,11 @@ from bulksigner.records.sqlite import SqliteStore, hold_side_file
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import write_time
 
-__all__ = ["Migration", "known_migrations", "migrate"]
+__all__ = ["Migration", "known_migrations", "migrate", "schema_version"]
 
 EXIT_DATA = 65
 _LOCK_KEY = 0x62756C6B
+_CURRENT = "SELECT COALESCE(MAX(version), 0) FROM schema_version"
 _NAME = re.compile(r"(\d{4})_\w+")
 
 
@@ -62,7 +63,7 @@ def migrate(store: Store, steps: Iterable[Migration] | None = None) -> int:
                 "CREATE TABLE IF NOT EXISTS schema_version "
                 "(version INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
             )
-            current = run("SELECT COALESCE(MAX(version), 0) FROM schema_version").fetchone()[0]
+            current = run(_CURRENT).fetchone()[0]
             for migration in wanted:
                 if migration.version > current:
                     step = migration.name
@@ -83,6 +84,15 @@ def migrate(store: Store, steps: Iterable[Migration] | None = None) -> int:
             exit_code=EXIT_DATA,
         )
     return newest
+
+
+def schema_version(store: Store) -> int:
+    """Return the version the database has now; 0 for one that was never migrated."""
+    with store.reading():
+        if not store.database.table_exists("schema_version"):
+            return 0
+        found: int = store.database.execute_sql(_CURRENT).fetchone()[0]
+        return found
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def sweep(jobs: Jobs, roots: WorkRoots) -> SweepReport:
     interrupted = [changed for job in jobs.in_flight() if (changed := _interrupt(job, jobs, roots)) is not None]
     cleared: list[str] = []
     unexplained: list[str] = []
-    for name in roots.job_folder_names():
+    for name in sorted(entry.name for entry in roots.processing.iterdir() if entry.is_dir()):
         job = jobs.get(name)
         if job is None:
             unexplained.append(name)

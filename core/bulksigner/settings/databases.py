@@ -19,6 +19,7 @@ _URL_SCHEMES = ("postgresql", "postgres")
 _URL_FORM = "Give the form postgresql://user@host:5432/name?sslmode=verify-full (DEP-30)."
 _FILE_FORM = "Give Data Source=<file> of this host, or remove the key."
 _FILE_KEYS = ("data source", "datasource", "filename")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PAIR = re.compile(r"\s*([A-Za-z][A-Za-z ]*?)\s*=\s*(.*?)\s*")
 
 
@@ -53,7 +54,7 @@ def _check_url(text: str, findings: Findings) -> None:
 
 def _is_file(text: str) -> bool:
     pair = _PAIR.fullmatch(text.partition(";")[0])
-    return pair is None or pair[1].casefold() in _FILE_KEYS
+    return pair[1].casefold() in _FILE_KEYS if pair is not None else not _SCHEME.match(text)
 
 
 def _locate_file(text: str, core: CoreSettings, content_root: Path, findings: Findings) -> Path:
@@ -63,7 +64,7 @@ def _locate_file(text: str, core: CoreSettings, content_root: Path, findings: Fi
         named = {pair[1].casefold(): pair[2] for pair in pairs if pair is not None}
         source = next((named[key].strip("\"'") for key in _FILE_KEYS if key in named), "")
         other = sorted(set(named) - set(_FILE_KEYS))
-    if not source or re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) or has_share_scheme(source):
+    if not source or _SCHEME.match(source) or has_share_scheme(source):
         findings.refuse(_KEY, "names no file of this host, and Database:Provider is Sqlite (not shown).", _FILE_FORM)
         return content_root
     if source.startswith(("\\\\", "//")):

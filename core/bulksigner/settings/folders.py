@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
@@ -12,6 +12,7 @@ from bulksigner.settings.choices import canonical
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import DEFAULT_NAME, LOCAL_PROVIDER, InputFolder, StorageSettings
+from bulksigner.settings.mounts import find_network_type
 
 __all__ = ["check_folders", "has_share_scheme", "is_within", "place", "resolve_storage"]
 
@@ -65,6 +66,9 @@ def check_folders(given: StorageSettings, resolved: StorageSettings, database: P
             findings.refuse(key, "has the scheme of a share.", "Name a directory of this host (CFG-41).")
         elif "\\" in str(written) and os.sep != "\\" and key == "Storage:Root":
             findings.warn(f"{key} holds a backslash, which this system takes for a letter of the name.")
+    network = find_network_type(resolved.root)
+    if network is not None:
+        findings.warn(f"Storage:Root ({resolved.root}) is on a network file system ({network}); use a local disk.")
     if len(resolved.inputs) > _MANY_FOLDERS:
         findings.warn(f"Storage:Inputs lists {len(resolved.inputs)} folders; more than {_MANY_FOLDERS} strain a host.")
     _check_names(resolved.inputs, findings)
@@ -88,33 +92,51 @@ def _check_names(folders: Sequence[InputFolder], findings: Findings) -> None:
 
 
 def _check_overlaps(storage: StorageSettings, database: Path | None, findings: Findings) -> None:
-    local = [
-        (f"Storage:Inputs[{index}]:Path", folder)
-        for index, folder in enumerate(storage.inputs)
-        if folder.provider == LOCAL_PROVIDER and folder.path.is_absolute()
+    taken = [
+        (root, _locate(LOCAL_PROVIDER, root)) for root in map(storage.root.joinpath, _WORK_ROOTS + _OWN_DIRECTORIES)
     ]
-    for position, (key, folder) in enumerate(local):
-        for _, other in local[:position]:
-            if is_within(folder.path, other.path) or is_within(other.path, folder.path):
+    if storage.provider != LOCAL_PROVIDER:
+        taken += [(root, _locate(storage.provider, root)) for root in map(Path, _WORK_ROOTS)]
+    records = None if database is None else _locate(LOCAL_PROVIDER, database)
+    earlier: list[tuple[InputFolder, _Place]] = []
+    for index, folder in enumerate(storage.inputs):
+        key, what = f"Storage:Inputs[{index}]:Path", f"({folder.path}, folder {folder.name})"
+        here = _locate(folder.provider, folder.path)
+        for other, there in earlier:
+            if here.meets(there):
                 findings.refuse(
                     key,
-                    f"({folder.path}, folder {folder.name}) is equal to, inside or around {other.path} "
-                    f"of the folder {other.name}.",
+                    f"{what} is equal to, inside or around {other.path} of the folder {other.name}.",
                     "Give the folders directories that lie apart.",
                 )
-        for name in (*_WORK_ROOTS, *_OWN_DIRECTORIES):
-            root = storage.root / name
-            if is_within(folder.path, root) or is_within(root, folder.path):
+        for root, there in taken:
+            if here.meets(there):
                 remedy = "Move the folder away from it."
-                if name in _WORK_ROOTS:
-                    output = storage.root / "output"
+                if root.name in _WORK_ROOTS:
+                    output = root.with_name("output")
                     remedy += f" Look at {output}: earlier runs may have removed signed files."
-                findings.refuse(
-                    key, f"({folder.path}, folder {folder.name}) is equal to, inside or around {root}.", remedy
-                )
-        if database is not None and is_within(database, folder.path):
-            findings.refuse(
-                key,
-                f"({folder.path}, folder {folder.name}) holds the database file {database}.",
-                "Move the folder away from it.",
-            )
+                findings.refuse(key, f"{what} is equal to, inside or around {root}.", remedy)
+        if records is not None and here.holds(records):
+            findings.refuse(key, f"{what} holds the database file {database}.", "Move the folder away from it.")
+        earlier.append((folder, here))
+
+
+@attrs.frozen
+class _Place:
+    """A directory as its provider compares it."""
+
+    provider: str
+    path: PurePath
+
+    def holds(self, other: _Place) -> bool:
+        return self.provider == other.provider and other.path.is_relative_to(self.path)
+
+    def meets(self, other: _Place) -> bool:
+        return self.holds(other) or other.holds(self)
+
+
+def _locate(provider: str, path: Path) -> _Place:
+    if provider == LOCAL_PROVIDER:
+        return _Place(provider, _real(path))
+    # Inside a share names have no case, and the share is the root of every path.
+    return _Place(provider, PurePosixPath("/", *path.as_posix().casefold().split("/")))

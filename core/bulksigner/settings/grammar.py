@@ -12,6 +12,7 @@ from bulksigner.contract.settings import Secret
 
 __all__ = ["Unreadable", "in_hours", "name_type", "parse_scalar", "parse_time_span", "quote", "write_time_span"]
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _TIME_SPAN = re.compile(
     r"(?P<sign>-?)(?:(?P<days>\d{1,8})\.)?(?P<a>\d{1,8}):(?P<b>\d{1,2})(?::(?P<c>\d{1,2})(?:\.(?P<fraction>\d{1,7}))?)?",
@@ -64,8 +65,11 @@ def parse_scalar(value: Any, kind: Any) -> Any:
         # A number has lost its leading zeros, its underscores and perhaps digits before we see it.
         raise Unreadable(f"{name_type(kind)}, written in quotes")
     if kind in (str, Path, Secret):
-        if "\0" in value:
-            raise Unreadable(f"{name_type(kind)} without NUL characters")
+        # A lone surrogate is a byte that was not UTF-8; only a path can still mean something by it.
+        if "\0" in value or (kind is not Path and _LONE_SURROGATE.search(value)):
+            raise Unreadable(f"{name_type(kind)} in UTF-8, without NUL characters")
+        if kind is Path and not value.strip():
+            raise Unreadable("a path that is not blank")
         return kind(value)
     return _parse_enum(value, kind)
 

@@ -124,11 +124,8 @@ class InputFolder:
     """`Storage:Inputs[]`; `path` is absolute for a local folder, inside the share for any other."""
 
     name: str = option(help="Name of the folder in the console, the interface and the metrics.", check=NAME)
-    path: Path = option(
-        help="Where files are dropped; a relative path is under the content root.",
-        check=Check(lambda path: path.parts != (), "not blank"),
-    )
-    provider: str = option("", help="Storage of this folder; without it that of `Storage:Provider`.")
+    path: Path = option(help="Where files are dropped; a relative path is under the content root.")
+    provider: str = option("", help="Storage that holds this folder; without it that of `Storage:Provider`.")
     poll_interval_seconds: int | None = option(
         None,
         help="Look for files at this interval as well, for mounts that report no changes.",
@@ -150,7 +147,9 @@ class StorageSettings:
     root: Path = option(
         Path("data"), help="Directory of work, output, errors and database; a relative path is under the content root."
     )
-    provider: str = option(LOCAL_PROVIDER, help="Where the work share lives.", check=_NOT_BLANK)
+    provider: str = option(
+        LOCAL_PROVIDER, help="Where work and output lie: `LocalFileSystem`, or what a plugin brings.", check=_NOT_BLANK
+    )
     inputs: tuple[InputFolder, ...] = option(
         (), help="Input folders; without any, one named `default` at `input` under `Storage:Root`."
     )
@@ -182,7 +181,9 @@ class CertificateChoice:
     `block` is None where no installed plugin declares the source.
     """
 
-    source: str = option("Pfx", help="Where certificate and key come from.", is_seed=True)
+    source: str = option(
+        "Pfx", help="Where certificate and key come from: `Pfx`, `Pkcs11`, or what a plugin brings.", is_seed=True
+    )
     block: object = None
 
 
@@ -195,7 +196,12 @@ class ProfileSeed:
     format: Format | None = option(
         None, help="Signature format; only `default` may leave it out and go by file extension.", is_seed=True
     )
-    method: str = option(LOCAL_METHOD, help="How signatures come about.", check=_NOT_BLANK, is_seed=True)
+    method: str = option(
+        LOCAL_METHOD,
+        help="How signatures come about: `Local`, or what a plugin brings.",
+        check=_NOT_BLANK,
+        is_seed=True,
+    )
     verify: bool = option(True, help="Check every signature after it is made.", is_seed=True)
     preserve_file_extension: bool = option(
         False, help="Keep the extension of the input in the output's name; `Cades` and `Xades` only.", is_seed=True

@@ -34,10 +34,10 @@ class Reserved:
     only: str | None = None
     remedy: str = "Remove it."
     problem: str | None = None
+    segments: tuple[str, ...] = attrs.field(init=False)
 
-    @property
-    def segments(self) -> tuple[str, ...]:
-        """Return the pattern in pieces, indices as pieces of their own."""
+    @segments.default
+    def _split_pattern(self) -> tuple[str, ...]:
         return tuple(self.pattern.replace(ANY_INDEX, f":{ANY_INDEX}").split(":"))
 
     def matches(self, path: Sequence[str]) -> bool:
@@ -186,7 +186,7 @@ RESERVED: tuple[Reserved, ...] = (
 
 def first_segments() -> frozenset[str]:
     """Return the case-folded names of the sections that must be looked for in the environment too."""
-    return frozenset(row.segments[0].casefold() for row in RESERVED if len(row.segments) > 1)
+    return frozenset(row.segments[0].casefold() for row in RESERVED) - SCALARS
 
 
 def refuse_reserved(tree: Branch, schema: CollectedSchema, findings: Findings) -> Branch:

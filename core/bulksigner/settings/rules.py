@@ -12,6 +12,7 @@ from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import (
     DEFAULT_NAME,
     LOCAL_METHOD,
+    LOCAL_PROVIDER,
     CertificateChoice,
     CoreSettings,
     DatabaseProvider,
@@ -27,7 +28,8 @@ _SINGLE_SESSION_SOURCES = ("Pkcs11", "WindowsStore")
 
 
 def check_rules(core: CoreSettings, findings: Findings) -> None:
-    """Apply the rules on database and profiles; those on folders are in `folders`."""
+    """Apply the rules on intervals, database and profiles; those on places are in `folders`."""
+    _check_intervals(core, findings)
     _check_connections(core, findings)
     _check_profiles(core, findings)
     for key, choice in list_certificates(core):
@@ -39,6 +41,18 @@ def check_rules(core: CoreSettings, findings: Findings) -> None:
             )
     if core.signing.pki_sdk_license:
         findings.note("Signing:PkiSdkLicense is ignored: signing here needs no licence (CFG-65).")
+
+
+def _check_intervals(core: CoreSettings, findings: Findings) -> None:
+    if core.watched_folder.poll_interval_seconds is not None:
+        return
+    for index, folder in enumerate(core.storage.inputs):
+        if folder.provider != LOCAL_PROVIDER and folder.poll_interval_seconds is None:
+            findings.refuse(
+                f"Storage:Inputs[{index}]:PollIntervalSeconds",
+                f"is missing, as is WatchedFolder:PollIntervalSeconds, and {folder.provider} reports no changes.",
+                "Set one of them.",
+            )
 
 
 def _check_connections(core: CoreSettings, findings: Findings) -> None:

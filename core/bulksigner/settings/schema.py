@@ -82,10 +82,10 @@ class CollectedSchema:
 
     def section(self, path: str, cls: type[Any]) -> None:
         """Declare a section; `path` may lie below one of the core's, such as `Storage:AzureFiles`."""
-        rows = list(_list_rows(_members(cls), tuple(path.split(":"))))
+        _members(cls)
         if cls in self.sections.values():
             raise PluginFailed(f"The class {cls.__qualname__} is declared for two sections.")
-        self._refuse_collisions(f"The section {path}", rows)
+        self._refuse_collision(path)
         self.sections[path] = cls
 
     def certificate_block(self, source: str, cls: type[Any]) -> None:
@@ -154,12 +154,11 @@ class CollectedSchema:
             if len(section.split(":")) <= len(path)
         )
 
-    def _refuse_collisions(self, what: str, rows: Sequence[KeyRow]) -> None:
-        for row in rows:
-            for known in self.rows():
-                shorter = min(len(row.segments), len(known.segments))
-                if all(map(_same, row.segments[:shorter], known.segments[:shorter])):
-                    raise PluginFailed(f"{what} declares {row.path}, which collides with the known key {known.path}.")
+    def _refuse_collision(self, path: str) -> None:
+        segments = path.split(":")
+        for known in self.rows():
+            if all(_same(one, other) for one, other in zip(segments, known.segments, strict=False)):
+                raise PluginFailed(f"The section {path} collides with the known key {known.path}.")
 
 
 def _members(cls: type[Any]) -> tuple[Member, ...]:

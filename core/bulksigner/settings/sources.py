@@ -190,7 +190,9 @@ class _LiteralLoader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  the base class's name
 
 
-_LiteralLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"~|null|Null|NULL|"), ["~", "n", "N", ""])
+_LiteralLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]
+)
 
 
 def _read_yaml(text: str) -> Any:

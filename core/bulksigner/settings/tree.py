@@ -78,6 +78,10 @@ class Branch:
                 raise Duplicate((*above, *path[:depth]), (inner.origin, node.origin))
             branch = inner
         taken = branch.child(path[-1])
+        if isinstance(taken, Branch) and isinstance(node, Branch) and not (taken.is_list or node.is_list):
+            for spelled, child in node.children.values():
+                taken.insert((spelled,), child, (*above, *path))
+            return
         if taken is not None:
             raise Duplicate((*above, *path), (taken.origin, node.origin))
         branch.children[path[-1].casefold()] = (path[-1], node)

@@ -147,7 +147,7 @@ def _own_methods(cls: type) -> Iterator[str]:
 def _replace_imported(original: object, wrapped: object) -> None:
     """Replace the function where other modules imported it by name before it was wrapped."""
     for module in list(sys.modules.values()):
-        if module is None or not getattr(module, "__name__", "").startswith("bulksigner"):
+        if not getattr(module, "__name__", "").startswith("bulksigner"):
             continue
         for name, value in list(vars(module).items()):
             if value is original:

@@ -16,6 +16,21 @@ __all__ = ["codes_page", "routes_page", "write_pages"]
 COMMON_CODES = ("request.invalid", "internal")
 OPERATOR_CODES = ("auth.invalid-credentials", "auth.misconfigured")
 
+_UPLOADS = (
+    "## Uploads",
+    "",
+    "`POST /api/files` takes `multipart/form-data` with exactly one file, in a part named `file`. `profile` and "
+    "`format` (`Pades`, `Cades`, `Xades`) are optional; absent or blank they mean the profile `default` and the "
+    "profile's own choice. Give them in the query, which wins, or as fields of the form that stand before the file: a "
+    "field after the file may only repeat what counted. The body, form included, may be as long as `Upload:MaxBytes`; "
+    "a form has at most 10 parts. Nothing of a refused upload is kept.",
+    "",
+    "## Lists",
+    "",
+    "`GET /api/jobs` takes `status`, `profile`, `page` (from 1) and `pageSize` (default 50, at most 200). A value that "
+    "cannot be read is refused; it never widens the list.",
+)
+
 
 def routes_page(routes: Sequence[Route] = ROUTES) -> str:
     """Return the page that lists every route."""
@@ -36,6 +51,8 @@ def routes_page(routes: Sequence[Route] = ROUTES) -> str:
             "| Route | Policy | Success | What it does | Codes of its own |",
             "|---|---|---|---|---|",
             *rows,
+            "",
+            *_UPLOADS,
         ),
     )
 

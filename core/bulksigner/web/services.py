@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -11,32 +10,18 @@ import attrs
 
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.settings import Secret
-from bulksigner.jobs.model import Changed, Job
+from bulksigner.jobs.model import Changed, HistoryEntry, Job
 from bulksigner.jobs.states import JobStatus
 from bulksigner.observability.readiness import Report
 
 __all__ = [
     "FindPage",
     "FolderReport",
-    "HistoryEntry",
     "JobPage",
     "ReceiveUpload",
     "RescanReport",
     "WebServices",
 ]
-
-
-class HistoryEntry(Protocol):
-    """One line of a job's timeline (API-59)."""
-
-    @property
-    def id(self) -> int | str: ...
-    @property
-    def at(self) -> datetime.datetime: ...
-    @property
-    def status(self) -> JobStatus: ...
-    @property
-    def message(self) -> str: ...
 
 
 class JobPage(Protocol):

@@ -41,7 +41,7 @@ def dump_json(value: object) -> bytes:
 
 def wire_time(at: datetime.datetime) -> str:
     """Write a UTC time as ISO 8601 with microseconds and `Z`."""
-    return f"{at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+    return at.astimezone(datetime.UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def job_members(job: Job) -> dict[str, object]:

@@ -308,10 +308,22 @@ def test_malformed_objects_fail(text: bytes) -> None:
         parse_value(text, 0)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_objects_are_found_by_every_kind_of_cross_reference(layout: str, pdf_sample: Any) -> None:
+def narrow_table(content: bytes, line_end: bytes) -> bytes:
+    """End the entries of the table otherwise than with a blank and a line feed."""
+    start = content.rindex(b"xref\n0 1\n")
+    return content[:start] + content[start:].replace(b" \n", line_end)
+
+
+@pytest.mark.parametrize(
+    ("layout", "line_end"),
+    [("classic", b""), ("streams", b""), ("hybrid", b""), ("classic", b"\n"), ("classic", b" \r\n")],
+)
+def test_objects_are_found_by_every_kind_of_cross_reference(layout: str, line_end: bytes, pdf_sample: Any) -> None:
     """PERF-04: table, stream and hybrid lead to the same objects, freed and unknown ones to null."""
-    pdf = PdfFile(pdf_sample(layout=layout, extra_objects=250).build())
+    content = pdf_sample(layout=layout, extra_objects=250).build()
+    if line_end:
+        content = narrow_table(content, line_end)
+    pdf = PdfFile(content)
     for number in (12, 100, 261):
         assert pdf.resolve(Reference(number, 0)).value == {
             "/Number": number - 12,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import datetime
 import hashlib
 import io
@@ -240,3 +241,14 @@ def test_check_reads_no_more_than_a_signature_can_add(expectation, rsa_key):
     """SEC-70: an artifact that grew beyond any signature is not parsed."""
     with pytest.raises(CheckFailed, match="bytes longer than the original"):
         check_xml(io.BytesIO(bytes(MAX_SIGNATURE_BYTES + 8)), expectation(b"<a></a>", rsa_key))
+
+
+def test_check_and_signer_in_threads(sign, check, expectation, rsa_key):
+    """PERF-06: nothing is shared between files that are signed and checked at the same time."""
+
+    def run(number):
+        data = f"<a n='{number}' xml:lang='pt'>{'<b/>' * number}</a>".encode()
+        return check_xml(io.BytesIO(sign(data, rsa_key)), expectation(data, rsa_key)).measured.length
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(run, range(200)))) > 150

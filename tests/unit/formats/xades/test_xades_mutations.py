@@ -96,9 +96,10 @@ def _check_mutants(count, seed, sign, expectation, key):
 
 
 def _normal(artifact):
-    """Take out the differences inside tags that no XML reader reports."""
-    text = artifact.replace(b"\0", b"").replace(b"'", b'"')
-    return re.sub(rb"\s+(?=[/>])|(?<=[\w\"])\s+(?==)|(?<==)\s+(?=\")", b"", re.sub(rb"\s+", b" ", text))
+    """Take out blanks inside tags, which no reader can tell apart, and the last issuer, for whom nothing vouches."""
+    text = re.sub(rb"\s+", b" ", artifact.replace(b"\0", b"").replace(b"'", b'"'))
+    text = re.sub(rb"\s+(?=[/>])|(?<=[\w\"])\s+(?==)|(?<==)\s+(?=\")", b"", text)
+    return re.sub(rb"[^>]*(?=</ds:X509Certificate></ds:X509Data>)", b"", text)
 
 
 def test_xades_mutants_of_the_input(sign, expectation, p256_key):

@@ -13,7 +13,9 @@ from bulksigner.formats.xml_splice import (
     MAX_ATTRIBUTES,
     MAX_DEPTH,
     MAX_DOCUMENT_BYTES,
+    MAX_NAMESPACE_SEARCHES,
     MAX_NAMESPACES,
+    MAX_NODES,
     Place,
     find_place,
     read_staged,
@@ -39,8 +41,9 @@ REFUSED = {
     "version": (b'<?xml version="1.1"?><a></a>', r"at 1:1: XML version '1.1'"),
     "unbound prefix": (b"<a>\n<p:b/></a>", r"at 2:1: unbound prefix"),
     "duplicate attribute": (b"<a k='1' k='2'></a>", r"at 1:10: duplicate attribute"),
-    "relative namespace": (b"<a xmlns='relative'></a>", "is a relative reference"),
+    "relative namespace": (b"<a xmlns='relative'></a>", "is no absolute URI"),
     "unportable namespace": (b"<a>\n<b xmlns:p='urn:x&amp;y'/></a>", r"at 2:1: namespace name 'urn:x&y'"),
+    "long namespace": (b"<a xmlns='urn:&amp;" + b"x" * 100_000 + b"'></a>", "do not verify everywhere"),
     "other encoding": (
         b'<?xml version="1.0" encoding="Shift_JIS"?><a></a>',
         r"encoding 'Shift_JIS'; supported are UTF-8",
@@ -72,6 +75,19 @@ REFUSED = {
         b"<a>" + b"".join(b"<b xmlns:p%d='urn:x'>" % n for n in range(MAX_NAMESPACES + 1)) + b"</a>",
         "namespaces in scope",
     ),
+    "too many elements and attributes": (
+        b"<a>" + b"<b k=''/>" * (MAX_NODES // 2) + b"</a>",
+        r"at 1:\d+: more than \d+ elem",
+    ),
+    "too many comments": (b"<a></a>" + b"<!---->" * MAX_NODES, "elements, attributes and other nodes"),
+    "too many searches": (
+        b"<a"
+        + b"".join(b" xmlns:p%d='urn:x'" % n for n in range(MAX_NAMESPACES))
+        + b">\n"
+        + b"<b/>" * (MAX_NAMESPACE_SEARCHES // MAX_NAMESPACES**2)
+        + b"</a>",
+        r"at 2:\d+: too many elements with 128 namespaces in scope",
+    ),
     "long text": (b"<a>" + b"x" * 10_000_001 + b"</a>", r"Not well-formed XML at 1:\d+: .*(too long|too large|huge)"),
 }
 
@@ -84,6 +100,7 @@ def test_xml_defect_is_named_with_its_place(defect, sign, rsa_key):
     with pytest.raises(FormatRefused, match=text) as caught:
         sign(data, rsa_key)
     assert caught.value.code == "sign.failed"
+    assert len(str(caught.value)) < 300
     assert rsa_key.uses == uses
     assert time.monotonic() - started < 5
 

@@ -1,0 +1,93 @@
+"""The steps of a start that need no running service: plugins, settings, and what they name (CLU-01)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from bulksigner.contract.codes import CODES, ErrorCode
+from bulksigner.contract.errors import ConfigurationRefused, Failure
+from bulksigner.contract.settings import Secret
+from bulksigner.jobs.model import Owner
+from bulksigner.plugin_system import roles
+from bulksigner.plugin_system.manager import PluginSet, discover
+from bulksigner.plugin_system.registry import Registry
+from bulksigner.records.engines import Store, open_postgresql, open_sqlite
+from bulksigner.settings.choices import Installed
+from bulksigner.settings.load import LoadedSettings, check_choices, load
+from bulksigner.settings.schema import CollectedSchema
+from bulksigner.settings.variables import HostVariables
+
+__all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "product_version"]
+
+
+@attrs.frozen
+class Foundation:
+    """Plugins and settings of this process, bound and checked; nothing is open and nothing runs."""
+
+    variables: HostVariables
+    plugins: PluginSet
+    registry: Registry
+    settings: LoadedSettings
+    codes: Mapping[str, ErrorCode]
+
+
+def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
+    """Load plugins, read every setting, and check the names that choose plugins.
+
+    Raises `ConfigurationRefused` with all failures at once (CFG-12).
+    """
+    variables = HostVariables.read(environ, working_directory)
+    plugins = discover(sorted(variables.disabled_plugins))
+    schema = CollectedSchema()
+    plugins.add_settings(schema)
+    settings = load(schema, variables, environ)
+    registry = plugins.providers(settings.plugins)
+    installed = Installed(
+        sources=frozenset(registry.names(roles.CERTIFICATE_SOURCE)),
+        storage_providers=frozenset(registry.names(roles.STORAGE_PROVIDER)),
+        signing_methods=frozenset(registry.names(roles.SIGNING_METHOD)),
+    )
+    failures = [*check_choices(settings, installed), *_account_failures(variables)]
+    if failures:
+        raise ConfigurationRefused(failures)
+    return Foundation(variables, plugins, registry, settings, {**CODES, **schema.codes})
+
+
+def open_store(settings: LoadedSettings) -> Store:
+    """Open the database the settings name; nothing is migrated."""
+    location = settings.core.database_location
+    if isinstance(location, Secret):
+        return open_postgresql(location, max_connections=settings.core.database.max_connections)
+    return open_sqlite(location)
+
+
+def new_owner(variables: HostVariables) -> Owner:
+    """Return who claims jobs in this life: the platform's instance or the host, and a fresh incarnation (CLU-20)."""
+    return Owner(variables.instance_id or socket.gethostname(), str(uuid.uuid4()))
+
+
+def product_version() -> str:
+    """Return the version of the installed distribution."""
+    return importlib.metadata.version("bulksigner")
+
+
+def _account_failures(variables: HostVariables) -> list[Failure]:
+    """Refuse the all-powerful account unless the host says it is meant (OPS-248, SEC-71)."""
+    if sys.platform == "win32" or os.geteuid() != 0 or variables.allow_root:
+        return []
+    return [
+        Failure(
+            "BULK_SIGNER_ALLOW_ROOT",
+            "is not set, and the service was started as root.",
+            "Start it under an account of its own (User= in the unit file), or set the variable to 1 where root is "
+            "meant, such as in a test container.",
+        )
+    ]

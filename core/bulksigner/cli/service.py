@@ -1,0 +1,92 @@
+"""`bulksigner serve` and `bulksigner check`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from bulksigner import panels
+from bulksigner.app import Service, build
+from bulksigner.boot import lay_foundation, product_version
+from bulksigner.console.banner import name_banner
+from bulksigner.inspection import inspect
+from bulksigner.serving import HttpServer
+
+__all__ = ["check", "serve"]
+
+log = logging.getLogger(__name__)
+
+EXIT_CHECK_FAILED = 1
+
+
+def serve() -> int:
+    """Run the service until it is told to stop; return 0 after a clean stop (OPS-18 to OPS-21)."""
+    stopping = threading.Event()
+    _stop_on_signals(stopping)
+    print(name_banner(product_version()), flush=True)
+    foundation = lay_foundation(os.environ)
+    service = build(foundation)
+    try:
+        server = HttpServer(foundation.variables.addresses)
+    except BaseException:
+        service.close()
+        raise
+    try:
+        service.start()
+        server.start(service.web, threads=foundation.settings.core.hosting.threads)
+        service.record_start()
+        panels.show(service, server.addresses)
+        _wait(stopping)
+    finally:
+        left = _stop(service, server)
+    if left:
+        # Threads of jobs that would not end must not hold up the exit; the next start settles their jobs (CLU-04).
+        sys.stdout.flush()
+        os._exit(0)
+    return 0
+
+
+def check(*, as_json: bool) -> int:
+    """Check settings, keys and folders without starting anything; exit 1 when a gating row is red (OPS-203)."""
+    report = inspect(lay_foundation(os.environ))
+    if as_json:
+        rows = [{"name": row.name, "ok": row.ok, "gating": row.gating, "detail": row.detail} for row in report.rows]
+        print(json.dumps({"ready": report.ready, "checks": rows, "warnings": list(report.warnings)}, indent=2))
+    else:
+        width = max(len(row.name) for row in report.rows)
+        for row in report.rows:
+            mark = "ok  " if row.ok else ("FAIL" if row.gating else "WARN")
+            print(f"{mark}  {row.name:<{width}}  {row.detail}")
+        for line in report.warnings:
+            print(f"WARN  {line}")
+    return 0 if report.ready else EXIT_CHECK_FAILED
+
+
+def _stop_on_signals(stopping: threading.Event) -> None:
+    def ask(number: int, _: FrameType | None) -> None:
+        if stopping.is_set():
+            # A second signal means now (OPS-21).
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+
+
+def _wait(stopping: threading.Event) -> None:
+    # Without a time limit the main thread of some platforms does not see signals.
+    while not stopping.wait(3600):
+        continue
+
+
+def _stop(service: Service, server: HttpServer) -> int:
+    log.info("Service stopping")
+    server.stop()
+    left = service.stop()
+    log.info("Service stopped" if not left else "Service stopped with jobs still running")
+    return left

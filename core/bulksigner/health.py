@@ -1,0 +1,80 @@
+"""The readiness rows of the core (API-81 to API-88, API-99)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.observe import ReadinessCheck
+from bulksigner.intake.folders import OpenedFolder, OpenedFolders
+from bulksigner.intake.watcher import WatcherState
+from bulksigner.intake.watchers import FolderWatchers
+from bulksigner.observability.readiness import CallableCheck
+from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.model import OpenedProfile
+from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.records.engines import Store
+
+__all__ = ["collect_checks"]
+
+Verdict = tuple[bool, str]
+
+
+def collect_checks(
+    store: Store,
+    folders: OpenedFolders,
+    watchers: FolderWatchers,
+    profiles: OpenedProfiles,
+    worker: Worker,
+    of_plugins: Iterable[ReadinessCheck],
+) -> list[ReadinessCheck]:
+    """Return the checks of this build, the core's first."""
+    checks: list[ReadinessCheck] = [
+        CallableCheck("database", True, lambda: _database(store)),
+        CallableCheck("pipeline-worker", True, lambda: (worker.fault is None, worker.fault or "running")),
+    ]
+    checks += [CallableCheck(f"input-folder:{opened.name}", True, _folder_look(opened, watchers)) for opened in folders]
+    checks += [
+        CallableCheck(f"signing-profile:{profile.name}", False, _profile_look(profile)) for profile in profiles.all
+    ]
+    known = {opened.name for opened in folders}
+    checks += [
+        CallableCheck(f"profile-input-folder:{profile.name}", False, _unknown_folder_look(profile))
+        for profile in profiles.all
+        if profile.stored.input_folder and profile.stored.input_folder not in known
+    ]
+    return [*checks, *of_plugins]
+
+
+def _database(store: Store) -> Verdict:
+    try:
+        store.probe()
+    except BulkSignerError as error:
+        return False, f"unreachable ({store.label}, {type(error).__name__})"
+    return True, f"reachable ({store.label})"
+
+
+def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[], Verdict]:
+    def look() -> Verdict:
+        status = next(status for status in watchers.statuses() if status.folder == opened.name)
+        if status.state is WatcherState.UNASSIGNED:
+            return True, "no profile chose this folder; nothing watches it"
+        if status.state is WatcherState.STOPPED:
+            return False, f"stopped after repeated failures: {status.last_error}; restart the service"
+        try:
+            next(iter(opened.folder.entries()), None)
+        except BulkSignerError as error:
+            return False, error.message
+        return True, f"{status.state.value}: {Path(opened.folder.location)}"
+
+    return look
+
+
+def _profile_look(profile: OpenedProfile) -> Callable[[], Verdict]:
+    return lambda: (profile.degraded is None, profile.degraded or f"ready ({profile.locator or 'no key needed'})")
+
+
+def _unknown_folder_look(profile: OpenedProfile) -> Callable[[], Verdict]:
+    folder = profile.stored.input_folder
+    return lambda: (False, f"bound to the input folder '{folder}', which this host does not configure")

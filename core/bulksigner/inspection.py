@@ -1,0 +1,158 @@
+"""What `bulksigner check` looks at: all that a start would open, with nothing started or migrated (OPS-203)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from bulksigner.boot import Foundation, open_store
+from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.observe import ReadinessRow
+from bulksigner.contract.storage import StorageProvider
+from bulksigner.jobs.model import utc_now
+from bulksigner.observability.redaction import Scrubber
+from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.seal import Sealer
+from bulksigner.profiles.store import ProfileStore
+from bulksigner.records.engines import Store
+from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.settings.model import CertificateChoice
+
+__all__ = ["Inspection", "inspect"]
+
+
+@attrs.frozen
+class Inspection:
+    """The rows of a check, and the warnings of the settings; `ready` while no gating row is red."""
+
+    rows: tuple[ReadinessRow, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether a start would come up ready."""
+        return all(row.ok for row in self.rows if row.gating)
+
+
+def inspect(foundation: Foundation) -> Inspection:
+    """Open what the settings name, one thing at a time, and say how each went."""
+    scrubber = Scrubber(foundation.settings.secrets)
+    rows = [
+        ReadinessRow(row.name, row.ok, row.gating, scrubber.scrub(row.detail))
+        for row in (
+            _storage_root(foundation),
+            *_folders(foundation),
+            *_database_and_profiles(foundation),
+            *_plugins(foundation),
+        )
+    ]
+    settings = foundation.settings
+    return Inspection(tuple(rows), (*settings.warnings, *foundation.plugins.warnings))
+
+
+def _asked(name: str, gating: bool, look: Callable[[], str]) -> ReadinessRow:
+    try:
+        return ReadinessRow(name, True, gating, look())
+    except BulkSignerError as error:
+        return ReadinessRow(name, False, gating, error.message)
+
+
+def _storage_root(foundation: Foundation) -> ReadinessRow:
+    root = foundation.settings.core.storage.root
+    place = next(parent for parent in (root, *root.parents) if parent.exists())
+    ok = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    detail = f"{root} is writable" if place == root else f"{root} will be created in {place}"
+    return ReadinessRow("storage-root", ok, True, detail if ok else f"{place} is not writable for this account")
+
+
+def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:
+    core = foundation.settings.core
+    provider = foundation.registry.storage_provider
+    for given in core.storage.inputs:
+        name = f"input-folder:{given.name}"
+        path = Path(given.path)
+        if not path.exists() and path.is_relative_to(core.storage.root):
+            yield ReadinessRow(name, True, True, f"{path} will be created")
+            continue
+        yield _asked(name, True, partial(_list_folder, provider(given.provider or core.storage.provider), path))
+
+
+def _list_folder(provider: StorageProvider, path: Path) -> str:
+    count = sum(1 for _ in provider.open(str(path), {}).entries())
+    return f"{path} holds {count} file(s)"
+
+
+def _database_and_profiles(foundation: Foundation) -> Iterator[ReadinessRow]:
+    location = foundation.settings.core.database_location
+    if isinstance(location, Path) and not location.exists():
+        yield ReadinessRow("database", True, True, f"{location} will be created on the first start")
+        yield from _seed_rows(foundation)
+        return
+    try:
+        store = open_store(foundation.settings)
+    except BulkSignerError as error:
+        yield ReadinessRow("database", False, True, error.message)
+        return
+    try:
+        yield from _stored_rows(foundation, store)
+    finally:
+        store.close()
+
+
+def _stored_rows(foundation: Foundation, store: Store) -> Iterator[ReadinessRow]:
+    newest = known_migrations()[-1].version
+    try:
+        store.probe()
+        version = schema_version(store)
+    except BulkSignerError as error:
+        yield ReadinessRow("database", False, True, error.message)
+        return
+    known = version <= newest
+    detail = f"{store.label}, schema version {version}" + ("" if known else f", but this build knows only {newest}")
+    yield ReadinessRow("database", known, True, detail)
+    if version < newest:
+        yield from _seed_rows(foundation)
+        return
+    core = foundation.settings.core
+    sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
+    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer)
+    try:
+        for profile in profiles.all:
+            detail = profile.degraded or f"opens ({profile.locator or 'no key needed'})"
+            yield ReadinessRow(f"signing-profile:{profile.name}", profile.degraded is None, False, detail)
+    finally:
+        profiles.close()
+
+
+def _seed_rows(foundation: Foundation) -> Iterator[ReadinessRow]:
+    """Try the keys that the first start would import."""
+    signing = foundation.settings.core.signing
+    seeds: Sequence[tuple[str, CertificateChoice | None]] = [
+        (seed.name, seed.certificate) for seed in signing.profiles
+    ] or [("default", signing.certificate)]
+    for name, choice in seeds:
+        yield _asked(f"signing-profile:{name}", False, partial(_try_key, foundation, choice))
+
+
+def _try_key(foundation: Foundation, choice: CertificateChoice | None) -> str:
+    if choice is None:
+        raise BulkSignerError("no certificate is configured")
+    source = foundation.registry.certificate_source(choice.source)
+    with foundation.registry.guard(source):
+        key: OpenedKey = source.open(choice.block)
+        key.close()
+        return f"opens ({source.locator(choice.block)})"
+
+
+def _plugins(foundation: Foundation) -> Iterator[ReadinessRow]:
+    for row in foundation.plugins.rows:
+        if row.reason:
+            yield ReadinessRow(f"plugin:{row.name}", not row.is_lost, False, row.reason)
+    for check in foundation.registry.readiness_checks:
+        yield check.run()

@@ -1,0 +1,222 @@
+"""Imports the profiles of the settings on the first boot, once for the whole deployment (CFG-81 to CFG-84)."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from bulksigner.contract.errors import ConfigurationRefused, Failure
+from bulksigner.contract.settings import Secret
+from bulksigner.profiles.deployment import read_fact, record_fact
+from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
+from bulksigner.profiles.store import ProfileStore
+from bulksigner.records.errors import UniqueViolation
+from bulksigner.records.events import Event, write_event
+from bulksigner.settings.bind import unstructure_block
+from bulksigner.settings.model import DEFAULT_NAME, CoreSettings, InputFolder, ProfileSeed
+
+__all__ = ["SeedReport", "seed_profiles"]
+
+_MARKER = "profiles-seeded"
+
+
+@attrs.frozen
+class SeedReport:
+    """What the import did.
+
+    `bound` maps folders to profiles and `unassigned` maps the other folders to the reason; both are empty on later
+    boots, when `warnings` count what the settings still hold and nobody reads (OPS-36).
+    """
+
+    profiles: tuple[str, ...] = ()
+    bound: Mapping[str, str] = attrs.field(factory=dict)
+    unassigned: Mapping[str, str] = attrs.field(factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class _Draft:
+    """A profile before its secrets are sealed; `key` is where the settings have it."""
+
+    key: str
+    profile: StoredProfile
+    secrets: Mapping[str, Secret]
+
+
+def seed_profiles(
+    profiles: ProfileStore, core: CoreSettings, sealer: Sealer, clock: Callable[[], datetime.datetime]
+) -> SeedReport:
+    """Import all profiles and folder bindings in one transaction, or none, when there is no profile yet.
+
+    Raises `ConfigurationRefused` when a secret would have to be sealed without `Signing:ProfileSecretsKey` (CFG-66).
+    Of instances that boot together one imports; the others find its rows.
+    """
+    if profiles.all():
+        return _report_ignored(core)
+    drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
+    _refuse(drafts, core.storage.inputs, sealer)
+    bound, unassigned = _bind_folders(drafts, core.storage.inputs)
+    folders = {profile: folder for folder, profile in bound.items()}
+    ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
+    report = SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
+    return report if _import(profiles, ready, report, clock) else _report_ignored(core)
+
+
+def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
+    if core.signing.profiles:
+        return [(f"Signing:Profiles[{index}]", seed) for index, seed in enumerate(core.signing.profiles)]
+    # CFG-83: without profiles the single certificate makes one, which goes by extension.
+    return [("Signing", ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate))]
+
+
+def _keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bool]:
+    """Return the plugins' keys that differ from their defaults, and whether one of them is a secret.
+
+    A key left at its default asks for nothing, so that a profile outlives the removal of a plugin it does not use.
+    """
+    kept: dict[str, object] = {}
+    has_secret = False
+    for cls, value in extras.items():
+        plain, hidden = unstructure_block(value)
+        has_secret = has_secret or any(hidden.values())
+        mandatory = any(field.init and field.default is attrs.NOTHING for field in attrs.fields(cls))
+        default = {} if mandatory else unstructure_block(cls())[0]
+        kept |= {key: one for key, one in plain.items() if key not in default or default[key] != one}
+    return kept, has_secret
+
+
+def _draft(key: str, seed: ProfileSeed) -> _Draft:
+    choice = seed.certificate
+    plain, secrets = unstructure_block(choice.block) if choice and choice.block is not None else ({}, {})
+    extras, has_secret = _keep_changed(seed.extras)
+    if has_secret:
+        raise ConfigurationRefused(
+            [Failure(key, "holds a secret among the keys of a plugin.", "Only certificate blocks can store secrets.")]
+        )
+    profile = StoredProfile(
+        id=str(uuid.uuid4()),
+        name=seed.name,
+        enabled=seed.enabled,
+        format=seed.format,
+        method=seed.method,
+        verify=seed.verify,
+        preserve_file_extension=seed.preserve_file_extension,
+        save_as_pem=seed.save_as_pem,
+        certificate_source=choice.source if choice else None,
+        certificate_block=plain,
+        sealed={},
+        extras=extras,
+        input_folder=None,
+    )
+    return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
+
+
+def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer) -> None:
+    """Refuse, with everything at once, what the import may not store."""
+    failures: list[Failure] = []
+    with_secrets = [draft.profile.name for draft in drafts if draft.secrets]
+    if with_secrets and not sealer.has_key:
+        failures.append(
+            Failure(
+                SECRETS_KEY,
+                f"is empty, and these profiles carry secrets: {', '.join(with_secrets)}.",
+                "Set it to 32 or more random characters and keep it safe.",
+            )
+        )
+    disabled = {draft.profile.name.casefold() for draft in drafts if not draft.profile.enabled}
+    failures += [
+        Failure(
+            f"Storage:Inputs[{index}]:Profile",
+            f"names {folder.profile}, which is disabled.",
+            "Enable the profile, or choose another for the folder (PIPE-63).",
+        )
+        for index, folder in enumerate(folders)
+        if folder.profile is not None and folder.profile.casefold() in disabled
+    ]
+    if failures:
+        raise ConfigurationRefused(failures)
+
+
+def _bind_folders(drafts: Sequence[_Draft], folders: Iterable[InputFolder]) -> tuple[dict[str, str], dict[str, str]]:
+    """Bind folders in their order, one to a profile (PIPE-57)."""
+    names = {draft.profile.name.casefold(): draft.profile.name for draft in drafts}
+    bound: dict[str, str] = {}
+    unassigned: dict[str, str] = {}
+    for folder in folders:
+        wanted = folder.profile or DEFAULT_NAME
+        name = names.get(wanted.casefold())
+        owner = next((other for other, profile in bound.items() if profile == name), None)
+        if name is None:
+            unassigned[folder.name] = f"there is no profile {wanted}"
+        elif owner is not None:
+            unassigned[folder.name] = f"the profile {name} already has the folder {owner}"
+        else:
+            bound[folder.name] = name
+    return bound, unassigned
+
+
+def _seal(draft: _Draft, sealer: Sealer) -> StoredProfile:
+    source = draft.profile.certificate_source or ""
+    sealed = {}
+    for key, secret in draft.secrets.items():
+        field = field_of(source, key)
+        sealed[field] = sealer.seal(draft.profile.id, field, secret.reveal().encode("utf-8"))
+    return attrs.evolve(draft.profile, sealed=sealed)
+
+
+def _import(
+    profiles: ProfileStore, ready: Sequence[StoredProfile], report: SeedReport, clock: Callable[[], datetime.datetime]
+) -> bool:
+    """Write everything; False when another instance was first."""
+    store, token = profiles.store, str(uuid.uuid4())
+
+    def act() -> bool:
+        at = clock()
+        record_fact(store, _MARKER, token, at)
+        for profile in ready:
+            profiles.insert(profile, at)
+        write_event(store, _describe(report), at)
+        return True
+
+    try:
+        return store.write(act, settle=lambda: True if read_fact(store, _MARKER) == token else None)
+    except UniqueViolation:
+        return False
+
+
+def _describe(report: SeedReport) -> Event:
+    parts = [f"{len(report.profiles)} signing profile(s) imported from the settings: {', '.join(report.profiles)}."]
+    if report.bound:
+        parts.append(f"Folders bound: {', '.join(f'{folder} to {name}' for folder, name in report.bound.items())}.")
+    if report.unassigned:
+        parts.append(f"Folders left unassigned: {', '.join(report.unassigned)}.")
+    facts = {
+        "profiles": list(report.profiles),
+        "bound": dict(report.bound),
+        "unassigned": list(report.unassigned),
+    }
+    return Event("SigningProfilesSeeded", " ".join(parts), facts)
+
+
+def _report_ignored(core: CoreSettings) -> SeedReport:
+    """Count what a later boot finds in the settings and does not read (CFG-81, CFG-50)."""
+    warnings = []
+    if core.signing.profiles:
+        warnings.append(
+            f"Signing:Profiles ({len(core.signing.profiles)} entries) is ignored: "
+            "profiles were imported on the first boot and are kept in the database."
+        )
+    elif core.signing.certificate is not None:
+        warnings.append("Signing:Certificate is ignored: it was imported on the first boot.")
+    named = sum(folder.profile is not None for folder in core.storage.inputs)
+    if named:
+        warnings.append(
+            f"Storage:Inputs[]:Profile ({named} keys) is ignored: "
+            "folders were bound on the first boot and are kept in the database."
+        )
+    return SeedReport(warnings=tuple(warnings))

@@ -1,0 +1,105 @@
+"""The HTTP server: binds before anything runs, serves once the rest is up (CLU-01 step 12, CFG-20)."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import waitress.server
+
+from bulksigner.contract.errors import StartRefused
+from bulksigner.settings.variables import ListenAddress
+from bulksigner.web import limits
+from bulksigner.web.app import create_app
+from bulksigner.web.services import WebServices
+
+__all__ = ["HttpServer"]
+
+log = logging.getLogger(__name__)
+
+EXIT_ADDRESS = 71
+BACKLOG = 1024
+
+
+class HttpServer:
+    """Waitress on sockets of our own, in one thread that looks at them and the threads that answer."""
+
+    def __init__(self, addresses: Sequence[ListenAddress]) -> None:
+        """Bind every address. Raises `StartRefused` (exit 71, OPS-58) naming the one that cannot be had."""
+        self._sockets: list[socket.socket] = []
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+        try:
+            for address in addresses:
+                self._sockets.append(_bind(address))
+        except StartRefused:
+            self.stop()
+            raise
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses as URLs, with the ports that were really bound."""
+        return tuple(_url(bound) for bound in self._sockets)
+
+    def start(self, services: WebServices, *, threads: int) -> None:
+        """Begin to answer."""
+        for bound in self._sockets:
+            bound.listen(BACKLOG)
+        self._server = waitress.server.create_server(
+            create_app(services),
+            sockets=self._sockets,
+            threads=threads,
+            ident=None,
+            clear_untrusted_proxy_headers=True,
+            max_request_header_size=limits.MAX_HEADER_BYTES,
+            max_request_body_size=max(services.max_upload_bytes, limits.MAX_BODY_BYTES),
+            channel_timeout=limits.READ_TIMEOUT_SECONDS,
+            connection_limit=BACKLOG,
+        )
+        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering and free the addresses."""
+        if self._server is not None:
+            self._server.close()
+        for bound in self._sockets:
+            bound.close()
+
+
+def _bind(address: ListenAddress) -> socket.socket:
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _refusal(address, error) from error
+    try:
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise _refusal(address, error) from error
+    return bound
+
+
+def _refusal(address: ListenAddress, error: OSError) -> StartRefused:
+    reason = "it is in use by another process" if error.errno == errno.EADDRINUSE else str(error.strerror or error)
+    return StartRefused(
+        f"http://{address.host}:{address.port} cannot be listened on: {reason}. "
+        "Choose another address with BULK_SIGNER_URLS, such as http://127.0.0.1:8081.",
+        exit_code=EXIT_ADDRESS,
+    )
+
+
+def _url(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

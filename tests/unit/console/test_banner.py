@@ -1,0 +1,165 @@
+"""The panels, compared with stored texts."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+
+import attrs
+
+from bulksigner.console.banner import (
+    BannerFacts,
+    Pause,
+    ProfileFacts,
+    find_alerts,
+    name_banner,
+    profiles_panel,
+    ready_panel,
+)
+from bulksigner.contract.observe import BannerRow
+from bulksigner.contract.signing import Format
+
+NOW = datetime.datetime(2026, 5, 26, 15, 42, tzinfo=datetime.UTC)
+FACTS = BannerFacts(
+    host_mode="systemd",
+    environment="Production",
+    listen=["http://0.0.0.0:8080"],
+    content_root="/opt/bulksigner",
+    storage_root="/var/lib/bulksigner",
+    operational_store="SQLite (/var/lib/bulksigner/db/bulksigner.db)",
+    signing_engine="pyHanko 0.30, cryptography 46",
+    certificate_source="Pkcs11 (module=/usr/lib/softhsm.so)",
+    poll_interval=datetime.timedelta(seconds=2),
+    version="0.1.0+9a3f2c1e4b",
+    log_level="Information",
+    plugins_loaded_count=2,
+    plugins_failed_count=0,
+)
+
+
+def test_the_ready_panel_of_a_plain_host() -> None:
+    """OPS-31: head, rows in order, foot."""
+    assert (
+        ready_panel(FACTS)
+        == """\
+================================ Service ready ================================
+host mode         = systemd
+environment       = Production
+https redirect    = off (terminate TLS at reverse proxy)
+forwarded headers = off
+listen            = http://0.0.0.0:8080
+content root      = /opt/bulksigner
+storage root      = /var/lib/bulksigner
+operational store = SQLite (/var/lib/bulksigner/db/bulksigner.db)
+signing engine    = pyHanko 0.30, cryptography 46
+cert source       = Pkcs11 (module=/usr/lib/softhsm.so)
+signing policy    = PAdES + CAdES + XAdES baseline (B-B), no national policy
+trust set         = none (certificate chains are not validated)
+encryption        = disabled
+plugins           = 2 loaded, 0 failed
+logs              = stdout, Information
+poll interval     = 2s
+pipeline          = running
+ready             = (anonymous)
+version           = 0.1.0+9a3f2c1e4b
+================================================================================"""
+    )
+
+
+def test_rows_that_depend_on_the_host() -> None:
+    """OPS-31: store status on a server database, rows of plugins, a pause with its reason, several addresses."""
+    facts = attrs.evolve(
+        FACTS,
+        listen=["http://127.0.0.1:8080", "http://[::1]:8080"],
+        operational_store="PostgreSQL (db.example/bulksigner)",
+        store_status="UNREACHABLE: OperationalError",
+        plugin_rows=[BannerRow("hsm slots", "3 free"), BannerRow("a label that is far too long", "x")],
+        pause=Pause(NOW, "month end"),
+        poll_interval=datetime.timedelta(milliseconds=500),
+    )
+    panel = ready_panel(facts).splitlines()
+    assert panel[5] == "listen            = http://127.0.0.1:8080, http://[::1]:8080"
+    assert panel[8:10] == [
+        "operational store = PostgreSQL (db.example/bulksigner)",
+        "store status      = UNREACHABLE: OperationalError",
+    ]
+    assert panel[15:18] == [
+        "plugins           = 2 loaded, 0 failed",
+        "hsm slots         = 3 free",
+        "a label that is f = x",
+    ]
+    assert "poll interval     = 0.5s" in panel
+    assert "pipeline          = paused (since 2026-05-26T15:42:00Z, month end)" in panel
+
+
+def test_a_value_cannot_add_a_row() -> None:
+    """OPS-31: a line end in a value is shown, not obeyed."""
+    facts = attrs.evolve(FACTS, pause=Pause(NOW, "x\nversion = 9"))
+    assert "paused (since 2026-05-26T15:42:00Z, x\\nversion = 9)" in ready_panel(facts)
+
+
+def test_the_profile_panel() -> None:
+    """OPS-32, OPS-33, OPS-35, OPS-36: one line a profile, names padded; FAIL lines, then WARN lines."""
+    profiles = [
+        ProfileFacts("default", None, "Pfx", verify=True, certificate_not_after=NOW + datetime.timedelta(days=400)),
+        ProfileFacts(
+            "folha",
+            Format.CADES,
+            "Pkcs11",
+            verify=False,
+            folder="folha-in",
+            is_folder_configured=False,
+            degraded="the token is not present",
+        ),
+        ProfileFacts(
+            "nfe",
+            Format.XADES,
+            None,
+            verify=True,
+            enabled=False,
+            certificate_not_after=NOW + datetime.timedelta(days=9),
+        ),
+    ]
+    alerts = find_alerts(profiles, now=NOW, folder_warnings=["2 keys Storage:Inputs[].Profile are ignored"])
+    chain = "validate-cert=off; the certificate's chain and revocation are not checked before signing"
+    assert (
+        profiles_panel(profiles, alerts)
+        == f"""\
+================================ Signing profiles ================================
+  default   auto · cert=Pfx · verify=on · encrypt=off · validate-cert=off
+  folha     DEGRADED · Cades · cert=Pkcs11 · verify=off · encrypt=off · validate-cert=off · folder=folha-in
+  nfe       Xades · cert=none · verify=on · encrypt=off · validate-cert=off · disabled
+FAIL  Profile 'folha': the token is not present
+WARN  Profile 'default': {chain}
+WARN  Profile 'folha': verify=off; signed files are not checked before they leave
+WARN  Profile 'folha': {chain}
+WARN  Profile 'folha': bound to the input folder 'folha-in', which this host does not configure
+WARN  Profile 'nfe': {chain}
+WARN  Profile 'nfe': the certificate ends in 9 day(s); renew it and restart
+WARN  2 keys Storage:Inputs[].Profile are ignored
+================================================================================"""
+    )
+    assert [alert.level for alert in alerts] == [logging.CRITICAL, *[logging.WARNING] * 7]
+
+
+def test_certificates_near_their_end() -> None:
+    """BEY-21: warned from 60 days before, and after the end."""
+
+    def texts(**delta: float) -> list[str]:
+        at = NOW + datetime.timedelta(**delta)
+        profile = ProfileFacts("p", None, "Pfx", verify=True, certificate_not_after=at)
+        return [alert.text for alert in find_alerts([profile], now=NOW) if "certificate en" in alert.text]
+
+    assert texts(days=60, seconds=1) == []
+    assert texts(days=60) == ["Profile 'p': the certificate ends in 60 day(s); renew it and restart"]
+    assert texts(seconds=0) == ["Profile 'p': the certificate ended at 2026-05-26T15:42:00Z; renew it and restart"]
+
+
+def test_an_empty_profile_panel_has_its_frame() -> None:
+    """OPS-32: no profile is a fact too."""
+    assert len(profiles_panel([], []).splitlines()) == 2
+
+
+def test_the_name_banner_shows_the_short_version() -> None:
+    """OPS-31: build metadata is for the `version` row only."""
+    assert name_banner("0.1.0+9a3f2c1e4b") == "Bulk Signer v0.1.0"

@@ -1,0 +1,86 @@
+"""The scrubber finds a secret in every shape it may take in a line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.parse
+
+import pytest
+
+from bulksigner.contract.settings import Secret
+from bulksigner.observability.redaction import Scrubber, is_sensitive, mask_cpf, mask_emails
+
+SECRET = 'cañary/"key+1234 &5678'
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Password", "dbPassword", "api_key", "ApiKey", "X-API-Key", "apikey", "AccountKey", "connection_string"),
+        *("PIN", "Pin", "UserPin", "token_pin", "ConnectionStrings", "cpf", "holderCpf", "Authorization"),
+        *("SetCookie", "LinkSecret", "salt", "LicensePath"),
+    ],
+)
+def test_a_property_with_a_sensitive_name_is_masked(name: str) -> None:
+    """SEC-55: the name decides, whatever its case."""
+    assert is_sensitive(name)
+
+
+@pytest.mark.parametrize("name", ["Mapping", "Spinning", "JobId", "PinnedVersion", "opinion", "Format", "Key"])
+def test_an_ordinary_name_is_not_masked(name: str) -> None:
+    """SEC-55: `Pin` matches as a part of a name, not inside a word."""
+    assert not is_sensitive(name)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        SECRET,
+        urllib.parse.quote(SECRET, safe=""),
+        urllib.parse.quote(SECRET),
+        urllib.parse.quote_plus(SECRET),
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.b64encode(b"u:" + SECRET.encode() + b"tail").decode(),
+        base64.urlsafe_b64encode(b"x" + SECRET.encode()).decode(),
+    ],
+)
+def test_a_secret_is_replaced_in_every_shape(shape: str) -> None:
+    """SEC-56: literal, inside a URL, quoted, inside base64 at any alignment."""
+    line = Scrubber([Secret(SECRET)]).scrub(f"before {shape} after")
+    assert "***" in line
+    assert "1234" not in line
+    assert "cañary" not in line
+    core = base64.b64encode(SECRET.encode()).decode()[4:-8]
+    assert core not in line
+    assert line.startswith("before ")
+    assert line.endswith(" after")
+
+
+def test_a_short_secret_is_left_alone() -> None:
+    """SEC-56: values shorter than 12 characters would mask ordinary words."""
+    assert Scrubber(["elevenchars"]).scrub("elevenchars") == "elevenchars"
+    assert Scrubber(["twelve-chars"]).scrub("twelve-chars") == "***"
+
+
+def test_a_secret_registered_later_is_found() -> None:
+    """SEC-56: secrets typed in while the service runs count too."""
+    scrubber = Scrubber()
+    scrubber.register("typed-in-later-on")
+    assert scrubber.scrub("a typed-in-later-on b") == "a *** b"
+
+
+def test_a_secret_that_contains_another_is_masked_whole() -> None:
+    """SEC-56: the longer secret goes first, so that no tail of it is left."""
+    scrubber = Scrubber(["abcdefghijkl", "abcdefghijklmnopqrstu"])
+    assert scrubber.scrub("<abcdefghijklmnopqrstu>") == "<***>"
+
+
+def test_personal_data_is_reduced() -> None:
+    """SEC-59: an e-mail keeps its first letter and domain, a CPF its check digits; a CNPJ is not masked."""
+    assert mask_emails("from maria.silva+x@banco.com.br, ok") == "from m***@banco.com.br, ok"
+    assert mask_cpf("CN=MARIA:12345678909") == "CN=MARIA:***.***.***-09"
+    assert mask_cpf("123.456.789-09") == "***.***.***-09"
+    assert mask_cpf("CNPJ 12345678000195") == "CNPJ 12345678000195"

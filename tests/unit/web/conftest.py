@@ -1,0 +1,190 @@
+"""Services played by hand, and a client with the key."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import attrs
+import falcon.testing
+import pytest
+
+from bulksigner.contract.errors import NotAllowed, NotFound, Refusal
+from bulksigner.contract.observe import JobChange, ReadinessRow
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format
+from bulksigner.jobs.model import Changed, HistoryEntry, Job, JobSource
+from bulksigner.jobs.states import JobStatus
+from bulksigner.observability.readiness import Report
+from bulksigner.web.app import create_app
+from bulksigner.web.services import WebServices
+
+API_KEY = "a-key-for-the-tests"
+NOW = datetime.datetime(2026, 5, 26, 15, 42, 11, 123456, tzinfo=datetime.UTC)
+
+
+def job_with(number: int = 1, **changes: object) -> Job:
+    """Build a job whose id ends in `number`."""
+    values: dict[str, object] = dict.fromkeys(field.name for field in attrs.fields(Job))
+    values |= {
+        "id": f"0f8fad5b-d9cb-469f-a165-{number:012}",
+        "file_name": "folha.pdf",
+        "original_path": "/in/folha.pdf",
+        "profile_name": "default",
+        "format": Format.PADES,
+        "source": JobSource.UPLOAD,
+        "status": JobStatus.QUEUED,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "row_version": 1,
+    }
+    return Job(**(values | changes))  # type: ignore[arg-type]
+
+
+@attrs.frozen
+class Page:
+    items: Sequence[Job]
+    total_count: int
+
+
+@attrs.frozen
+class FolderCounts:
+    name: str
+    path: str
+    scanned: int = 0
+    enqueued: int = 0
+    already_active: int = 0
+    ignored: int = 0
+    errors: int = 0
+    already_processed: int = 0
+    enqueued_files: Sequence[str] = ()
+    unassigned: bool = False
+
+
+@attrs.frozen
+class FolderCountsReport:
+    folders: Sequence[FolderCounts]
+
+
+class FakeService:
+    """The rest of the service in memory: what was asked of it, and what it answers."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.history: list[HistoryEntry] = []
+        self.pages: list[dict[str, object]] = []
+        self.uploads: list[dict[str, object]] = []
+        self.refusal: Refusal | None = None
+        self.folders = [FolderCounts("payments", "/in")]
+        self.report = Report(True, (ReadinessRow("database", True, True, "reachable (SQLite (/db))"),))
+
+    def add(self, job: Job) -> Job:
+        self.jobs[job.id] = job
+        return job
+
+    def find_page(self, *, status: JobStatus | None, profile: str | None, page: int, page_size: int) -> Page:
+        self.pages.append({"status": status, "profile": profile, "page": page, "page_size": page_size})
+        return Page(list(self.jobs.values()), 7)
+
+    def receive(
+        self,
+        stream: BinaryIO,
+        *,
+        file_name: str,
+        profile: str | None,
+        format: str | None,
+        declared_length: int | None,
+    ) -> Job:
+        """Honour the order of API-55: profile, format, content, name; then keep what was read."""
+        if profile == "missing":
+            raise NotFound("no such profile", code="profile.not-found")
+        if format not in (None, "Pades", "Cades", "Xades"):
+            raise NotAllowed("no such format", code="upload.format-unsupported")
+        content = bytearray()
+        while chunk := stream.read(1000):
+            content += chunk
+        if not content:
+            raise NotAllowed("nothing in it", code="upload.empty")
+        if not file_name:
+            raise NotAllowed("no name", code="upload.invalid-name")
+        if self.refusal is not None:
+            raise self.refusal
+        self.uploads.append(
+            {
+                "content": bytes(content),
+                "name": file_name,
+                "profile": profile,
+                "format": format,
+                "length": declared_length,
+            }
+        )
+        return self.add(job_with(len(self.uploads), file_name=file_name, original_path="/in/minted.pdf"))
+
+    def rescan(self, folder: str | None) -> FolderCountsReport:
+        chosen = [one for one in self.folders if folder in (None, one.name)]
+        if not chosen:
+            raise NotFound("configured: payments", code="folder.not-found")
+        return FolderCountsReport(chosen)
+
+    def retry(self, job_id: str) -> Changed:
+        if self.refusal is not None:
+            raise self.refusal
+        child = job_with(99, parent_job_id=job_id, source=JobSource.RETRY)
+        return Changed(child, JobChange(child.id, "enqueue", None, "Queued", "default", "Pades", NOW, "m"), True)
+
+
+@pytest.fixture
+def service() -> FakeService:
+    """Return the fake behind the client."""
+    return FakeService()
+
+
+@pytest.fixture
+def services(service: FakeService, tmp_path: Path) -> WebServices:
+    """Return the bundle as `app` would build it, in Production."""
+    return WebServices(
+        api_key=Secret(API_KEY),
+        api_key_header="X-API-Key",
+        environment="Production",
+        uploads_enabled=True,
+        max_upload_bytes=100_000,
+        receive_upload=service.receive,
+        rescan=service.rescan,
+        find_job=service.jobs.get,
+        find_page=service.find_page,
+        read_history=lambda job_id: service.history,
+        retry=service.retry,
+        output_root=tmp_path,
+        report_readiness=lambda: service.report,
+    )
+
+
+@pytest.fixture
+def make_client(services: WebServices) -> Callable[..., falcon.testing.TestClient]:
+    """Return a function that makes a client; keywords change the services."""
+
+    def make(*, key: str | None = API_KEY, **changes: Any) -> falcon.testing.TestClient:
+        headers = {} if key is None else {"X-API-Key": key}
+        return falcon.testing.TestClient(create_app(attrs.evolve(services, **changes)), headers=headers)
+
+    return make
+
+
+@pytest.fixture
+def client(make_client: Callable[..., falcon.testing.TestClient]) -> falcon.testing.TestClient:
+    """Return a client that sends the key."""
+    return make_client()
+
+
+@pytest.fixture
+def new_job() -> Callable[..., Job]:
+    """Return the builder of jobs."""
+    return job_with
+
+
+@pytest.fixture
+def new_folder() -> Callable[..., FolderCounts]:
+    """Return the builder of folder counts."""
+    return FolderCounts
