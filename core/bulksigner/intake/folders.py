@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
-from bulksigner.contract.errors import NotFound, PermanentFailure, ProviderError
+from bulksigner.contract.errors import NotFound, ProviderError
 from bulksigner.contract.storage import Folder, StorageProvider
 from bulksigner.files.set_aside import PRIVATE_PREFIX
 from bulksigner.files.volumes import is_network_path
@@ -18,7 +18,6 @@ from bulksigner.intake.closed_folder import ClosedFolder
 from bulksigner.intake.names import IgnoreRules, is_landing_name
 
 if TYPE_CHECKING:
-    from bulksigner.jobs.model import Job
     from bulksigner.settings.model import StorageSettings, WatchedFolderSettings
 
 __all__ = ["OpenedFolder", "OpenedFolders", "open_folders"]
@@ -74,16 +73,9 @@ class OpenedFolders:
                 return opened, name
         return None
 
-    def locate(self, path: str) -> tuple[Folder, str]:
-        """Return the folder and the name behind a stored path. Raises `PermanentFailure` when no folder has it."""
-        found = self.resolve(path)
-        if found is None:
-            raise PermanentFailure(f"{path} lies in no input folder of this host; configure its folder again.")
-        return found[0].folder, found[1]
-
-    def input_exists(self, job: Job) -> bool:
+    def input_exists(self, path: str) -> bool:
         """Tell whether the input of a job is there (PIPE-99). Raises `ProviderError` when that cannot be seen."""
-        found = self.resolve(job.original_path)
+        found = self.resolve(path)
         return found is not None and found[0].folder.look(found[1]) is not None
 
     def settle_leftovers(self) -> None:

@@ -216,7 +216,7 @@ class FolderWatcher:
                     return
                 for entry, outcome in zip(batch, outcomes, strict=True):
                     self._settled.keep(entry, until=self._answer_ends_at(outcome.kind, now))
-            skipped += sum(outcome.kind is OutcomeKind.IGNORED for outcome in outcomes)
+            skipped += sum(outcome.kind is OutcomeKind.IGNORED and bool(outcome.reason) for outcome in outcomes)
         if skipped:
             log.info(
                 "Input folder %s: %d files whose last job failed wait for a retry or a rescan", self.folder, skipped

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bulksigner.contract.storage import Folder
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.names import is_landing_name
@@ -15,7 +14,6 @@ from bulksigner.intake.notices import PolledNotices, notices_for
 from bulksigner.intake.watcher import FolderWatcher, WatcherState, WatcherStatus
 
 if TYPE_CHECKING:
-    from bulksigner.jobs.model import Job
     from bulksigner.profiles.model import OpenedProfile
     from bulksigner.settings.model import WatchedFolderSettings
 
@@ -58,29 +56,25 @@ class FolderWatchers:
         """Return how each watcher stands, in the order of the settings (PIPE-46)."""
         return [watcher.status for watcher in self._watchers.values()]
 
-    def locate(self, original_path: str) -> tuple[Folder, str]:
-        """Return the folder and the name behind a stored path. Raises `PermanentFailure` when no folder has it."""
-        return self._folders.locate(original_path)
-
-    def offer_again(self, job: Job) -> None:
+    def offer_again(self, path: str) -> bool:
         """Offer a diverged input to its folder's watcher, after the commit of the job that found it (PIPE-94).
 
-        Dropped, with a warning, when no watcher can take it: the job of an upload, a folder without a watch.
+        False, with a warning, when no watcher can take it: the input of an upload, a folder without a watch.
         """
-        found = self._folders.resolve(job.original_path)
+        found = self._folders.resolve(path)
         if found is not None and not is_landing_name(found[1]):
             watcher = self._watchers[found[0].name]
             if watcher.status.state not in (WatcherState.STOPPED, WatcherState.UNASSIGNED):
                 watcher.offer_again(found[1])
-                return
+                return True
         log.warning(
-            "%s was rewritten while job %s ran, and no watcher takes it again: rescan its folder, or upload it anew",
-            job.original_path,
-            job.id,
+            "%s was rewritten while its job ran, and no watcher takes it again: rescan its folder, or upload it anew",
+            path,
         )
+        return False
 
-    def job_ended(self, job: Job) -> None:
+    def job_ended(self, path: str) -> None:
         """Tell the folder's watcher that a job ended; call it after the commit of every final status (PIPE-44)."""
-        found = self._folders.resolve(job.original_path)
+        found = self._folders.resolve(path)
         if found is not None:
             self._watchers[found[0].name].job_ended(found[1])

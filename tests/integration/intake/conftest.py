@@ -12,7 +12,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bulksigner.builtin.by_extension import choose_by_extension
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.observe import JobChange
 from bulksigner.contract.signing import Format
@@ -22,7 +21,7 @@ from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.names import IgnoreRules
 from bulksigner.intake.notices import InotifyNotices, Notices, PolledNotices
 from bulksigner.intake.watcher import FolderWatcher
-from bulksigner.jobs.model import Birth, Changed, Job, JobSource
+from bulksigner.jobs.model import Birth, Changed, Job
 from bulksigner.jobs.queue import Enqueued, Outcome
 from bulksigner.jobs.states import ACTIVE, JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
@@ -149,9 +148,7 @@ class Desk:
         self.ledger = Ledger()
         self.profiles = Profiles()
         self.announced: list[Changed] = []
-        self.service = EnqueueService(
-            self.ledger, self.ledger, self.profiles, self.announced.append, choose_by_extension
-        )
+        self.service = EnqueueService(self.ledger, self.ledger, self.profiles, self.announced.append)
         self.folder = CountingFolder(self.root)
         self.opened = OpenedFolder("in", self.folder, RULES, has_events=True)
         self.folders = OpenedFolders([self.opened])
@@ -215,25 +212,6 @@ def wait_until() -> Callable[..., None]:
 @pytest.fixture
 def polled() -> type[PolledNotices]:
     return PolledNotices
-
-
-@pytest.fixture
-def job_of() -> Callable[[str], Job]:
-    """Make a job of a stored path that is in no ledger."""
-
-    def make(path: str) -> Job:
-        birth = Birth(
-            file_name=Path(path).name,
-            original_path=path,
-            input_folder=None,
-            profile_name="default",
-            format=Format.CADES,
-            source=JobSource.WATCHER,
-            message="",
-        )
-        return make_job(birth)
-
-    return make
 
 
 @pytest.fixture

@@ -39,6 +39,16 @@ def test_the_format_of_the_profile_goes_before_the_extension(desk: Any) -> None:
     assert desk.ledger.rows[0].format is Format.CADES
 
 
+def test_a_plugin_may_choose_the_format(desk: Any) -> None:
+    """PIPE-38: the hook's answer stands; where nobody answers, the file is content for CAdES."""
+    answers = {"a.pdf": Format.XADES}
+    desk.service._choose_format = answers.get
+    desk.drop("a.pdf")
+    desk.drop("b.pdf")
+    offer(desk, "a.pdf", "b.pdf")
+    assert [job.format for job in desk.ledger.rows] == [Format.XADES, Format.CADES]
+
+
 @pytest.mark.parametrize(
     ("status", "watched", "rescanned"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFileSystem
-from bulksigner.contract.errors import PermanentFailure, ProviderError, TemporaryFailure
+from bulksigner.contract.errors import ProviderError, TemporaryFailure
 from bulksigner.contract.storage import Folder
 from bulksigner.files.set_aside import PRIVATE_PREFIX
 from bulksigner.intake import folders as folders_module
@@ -81,19 +81,17 @@ def test_an_unreachable_share_says_so_at_each_use(storage: StorageSettings, capl
     assert share.folder.path_of("a") == "drop/a"
 
 
-def test_stored_paths_lead_back_to_their_folder(storage: StorageSettings, tmp_path: Path, job_of: Any) -> None:
+def test_stored_paths_lead_back_to_their_folder(storage: StorageSettings, tmp_path: Path) -> None:
     """PIPE-99: the input of a retry; only files directly inside a configured folder."""
     opened = open_folders(storage, WATCHED, provider)
     present = tmp_path / "data" / "input" / "a.pdf"
     present.touch()
-    assert opened.locate(str(present)) == (opened.landing.folder, "a.pdf")
-    assert opened.input_exists(job_of(str(present)))
-    assert not opened.input_exists(job_of(str(present.with_name("b.pdf"))))
+    assert opened.resolve(str(present)) == (opened.landing, "a.pdf")
+    assert opened.input_exists(str(present))
+    assert not opened.input_exists(str(present.with_name("b.pdf")))
     for path in (f"{present.parent}/sub/a.pdf", f"{present.parent}", f"{present.parent}/", f"{present.parent}x/a", "a"):
         assert opened.resolve(path) is None
-        assert not opened.input_exists(job_of(path))
-        with pytest.raises(PermanentFailure, match="lies in no input folder"):
-            opened.locate(path)
+        assert not opened.input_exists(path)
 
 
 def test_leftovers_are_settled_before_anything_looks(
@@ -108,7 +106,7 @@ def test_leftovers_are_settled_before_anything_looks(
     assert "never completed" in caplog.text
 
 
-def test_watchers_are_reached_by_stored_path(desk: Any, job_of: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_watchers_are_reached_by_stored_path(desk: Any, caplog: pytest.LogCaptureFixture) -> None:
     """PIPE-94: a diverged input is offered again; of an upload, or without a watcher, that is a warning."""
     watchers = FolderWatchers(desk.folders, desk.service, desk.profiles.bound, WATCHED)
     watchers.start()
@@ -117,15 +115,14 @@ def test_watchers_are_reached_by_stored_path(desk: Any, job_of: Any, caplog: pyt
         desk.wait_for(["a.pdf"])
         assert [status.state.value for status in watchers.statuses()] == ["Running"]
         job = desk.ledger.rows[0]
-        assert watchers.locate(job.original_path) == (desk.folder, "a.pdf")
         desk.ledger.end(job.original_path)
-        watchers.offer_again(job)
+        assert watchers.offer_again(job.original_path)
         desk.wait_for(["a.pdf", "a.pdf"])
         desk.ledger.end(job.original_path)
-        watchers.job_ended(job)
+        watchers.job_ended(job.original_path)
         with caplog.at_level(logging.WARNING):
-            watchers.offer_again(job_of(desk.path(mint_landing_name("u.pdf"))))
-            watchers.offer_again(job_of("/nowhere/a.pdf"))
+            assert not watchers.offer_again(desk.path(mint_landing_name("u.pdf")))
+            assert not watchers.offer_again("/nowhere/a.pdf")
         assert caplog.text.count("no watcher takes it again") == 2
     finally:
         watchers.stop()

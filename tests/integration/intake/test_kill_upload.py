@@ -21,7 +21,6 @@ CHILD = """
 import io, os, signal, sys
 from pathlib import Path
 from types import SimpleNamespace as N
-from bulksigner.builtin.by_extension import choose_by_extension
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.enqueue import EnqueueService
@@ -43,7 +42,7 @@ class Rows:
 profile = N(stored=N(name="default", enabled=True, format=None))
 roots = WorkRoots(root / "data")
 folders = OpenedFolders([OpenedFolder("in", LocalFolder(root / "in"))])
-service = EnqueueService(None, Rows(), None, print, choose_by_extension)
+service = EnqueueService(None, Rows(), None, print)
 door = UploadDoor(UploadSettings(), folders, service, lambda name: profile, roots)
 
 seen = 0

@@ -9,6 +9,7 @@ import pytest
 
 from bulksigner.contract.errors import Refusal
 from bulksigner.contract.signing import Format
+from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.names import is_landing_name, mint_landing_name
 from bulksigner.intake.upload import UploadDoor
@@ -43,7 +44,7 @@ def test_an_upload_lands_and_becomes_a_job(desk: Any, door: UploadDoor, roots: W
     assert landed.suffix == ".pdf"
     assert landed.read_bytes() == b"%PDF"
     assert list(roots.landing.iterdir()) == []
-    assert desk.folders.input_exists(job)
+    assert desk.folders.input_exists(job.original_path)
     assert [changed.job for changed in desk.announced] == [job]
 
 
@@ -108,6 +109,22 @@ def test_a_failing_database_leaves_nothing(desk: Any, door: UploadDoor, roots: W
     with pytest.raises(RuntimeError, match="the database is away"):
         door.receive(io.BytesIO(b"x"), file_name="a.pdf")
     assert left_on_disk(desk, roots) == []
+
+
+def test_a_landing_that_fails_half_way_leaves_nothing(
+    desk: Any, door: UploadDoor, roots: WorkRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-54: the name was given, and then the folder could not be flushed."""
+
+    def fail(path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "flush_folder", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            door.receive(io.BytesIO(b"x"), file_name="a.pdf")
+    assert desk.ledger.rows == []
+    assert [name for name in left_on_disk(desk, roots) if not is_landing_name(name)] == []
 
 
 def test_a_stream_that_breaks_leaves_nothing(desk: Any, door: UploadDoor, roots: WorkRoots) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from bulksigner.intake.names import mint_landing_name
 from bulksigner.intake.watcher import WatcherState
 from bulksigner.jobs.states import JobStatus
+from bulksigner.settings.model import WatchedFolderSettings
 
 
 def settle(desk: Any) -> None:
@@ -48,7 +49,8 @@ def test_a_rename_into_place_is_taken(desk: Any) -> None:
 
 def test_a_slow_writer_is_waited_for(desk: Any) -> None:
     """PIPE-113, PIPE-43: nothing is taken while the file grows."""
-    desk.run(desk.watcher())
+    settings = WatchedFolderSettings(stability_poll_interval_ms=300, poll_interval_seconds=None)
+    desk.run(desk.watcher(settings=settings))
     with (desk.root / "a.pdf").open("wb", buffering=0) as out:
         for _ in range(20):
             out.write(b"x" * 100)
@@ -130,7 +132,7 @@ def test_a_folder_removed_and_restored_goes_on(desk: Any, wait_until: Any) -> No
     assert watcher.status.last_error == ""
     assert watcher.status.state is WatcherState.RUNNING
     desk.drop("b.pdf")
-    desk.wait_for(["a.pdf", "b.pdf"], 0.9)
+    desk.wait_for(["a.pdf", "b.pdf"])
 
 
 def test_a_folder_replaced_by_another_is_watched(desk: Any) -> None:

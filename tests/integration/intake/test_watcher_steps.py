@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import Any
 
@@ -9,6 +10,7 @@ import attrs
 import pytest
 
 from bulksigner.contract.errors import TemporaryFailure
+from bulksigner.intake.enqueue import Offer
 from bulksigner.intake.watcher import MAX_CONSECUTIVE_FAILURES, WatcherState
 from bulksigner.jobs.states import JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
@@ -213,7 +215,23 @@ def test_a_failing_listing_does_not_count(desk: Any, watcher: Any) -> None:
     assert watcher.status.last_error == ""
 
 
-def offers(desk: Any) -> Any:
-    from bulksigner.intake.enqueue import Offer
+def test_a_folder_that_cannot_be_watched_is_listed(
+    desk: Any, clock: Clock, polled: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PIPE-40, BEY-41: where the system has no watch left to give, said once."""
 
+    class Exhausted(polled):  # type: ignore[misc]
+        is_watching = False
+
+        def open(self) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    desk.folder.listings = 0
+    watcher = desk.watcher(settings=ONE_SAMPLE, notices=Exhausted(), clock=clock)
+    watcher._opened = attrs.evolve(watcher._opened, has_events=True)
+    assert [watcher.step(), watcher.step()] == [30.0, 30.0]
+    assert caplog.text.count("reports no changes: Too many open files") == 1
+
+
+def offers(desk: Any) -> Any:
     return [Offer(desk.opened, entry) for entry in desk.folder.entries()]
