@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFileSystem
-from bulksigner.contract.errors import ProviderError, TemporaryFailure
+from bulksigner.contract.errors import ProviderError, StartRefused, TemporaryFailure
 from bulksigner.contract.storage import Folder
 from bulksigner.files.set_aside import PRIVATE_PREFIX
 from bulksigner.intake import folders as folders_module
@@ -62,6 +62,14 @@ def test_folders_are_opened_as_configured(storage: StorageSettings, tmp_path: Pa
     assert not first.is_candidate_name(f"{PRIVATE_PREFIX}x")
     assert (tmp_path / "data" / "input").is_dir()
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_folder_that_cannot_be_made_refuses_the_start(storage: StorageSettings, tmp_path: Path) -> None:
+    """OPS-59: exit 73, naming the folder."""
+    (tmp_path / "data").touch()
+    with pytest.raises(StartRefused, match="input folder first cannot be created") as refused:
+        open_folders(storage, WATCHED, provider)
+    assert refused.value.exit_code == 73
 
 
 def test_a_network_mount_is_polled_without_a_setting(storage: StorageSettings, monkeypatch: pytest.MonkeyPatch) -> None:

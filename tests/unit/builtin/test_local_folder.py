@@ -238,6 +238,24 @@ def test_leftovers_are_finished_or_put_back(tmp_path: Path, folder: LocalFolder)
     assert folder.settle_leftovers() == []
 
 
+def test_names_made_to_look_like_leftovers_stop_nothing(tmp_path: Path, folder: LocalFolder) -> None:
+    """SEC-67: a start survives what anyone may drop, and settles the rest."""
+    odd = [
+        f"{PRIVATE_PREFIX}removing-",
+        f"{PRIVATE_PREFIX}removing-{'a' * 24}-",
+        f"{PRIVATE_PREFIX}removing-{'a' * 24}-..",
+    ]
+    for name in odd:
+        (tmp_path / name).write_bytes(NEW)
+    (tmp_path / f"{PRIVATE_PREFIX}removing-{'b' * 24}-link").symlink_to("/etc/passwd")
+    caught = removing_path(tmp_path, "caught.pdf", fingerprint(SIGNED))
+    assert caught is not None
+    caught.write_bytes(NEW)
+    lines = folder.settle_leftovers()
+    assert [line.split()[0] for line in sorted(lines)] == ["Left"] * 4 + ["Put"]
+    assert [entry.name for entry in folder.entries()] == ["caught.pdf"]
+
+
 def test_receiving_takes_no_existing_name(tmp_path: Path, folder: LocalFolder) -> None:
     """SEC-66: create-only; the finished file moves."""
     source = tmp_path / "sub"
