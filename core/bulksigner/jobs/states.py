@@ -77,7 +77,9 @@ TRANSITIONS = (
     _row("interrupt", [P, V], FAILED, Actor.RECOVERY, Actor.TAKEOVER),  # the process that had it is gone
     _row("requeue", [P], Q, Actor.RECOVERY, Actor.TAKEOVER),  # key not used; at boot remote documents only (PIPE-26)
     _row("settle_signed", [P, V], DONE, Actor.WORKER, Actor.RECOVERY, Actor.TAKEOVER),  # key used, signed (PIPE-28)
-    _row("settle_moved", [P, V], CANCELED, Actor.WORKER, Actor.RECOVERY, Actor.TAKEOVER),  # key used, moved on (PIPE-28)
+    _row(
+        "settle_moved", [P, V], CANCELED, Actor.WORKER, Actor.RECOVERY, Actor.TAKEOVER
+    ),  # key used, moved on (PIPE-28)
 )
 
 BIRTHS: Mapping[str, JobStatus] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""The only writer of a job's status: one conditional update, with all that belongs to it, in one transaction (PIPE-04)."""
+"""The only writer of a job's status: a conditional update and what belongs to it, in one transaction (PIPE-04)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
 OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 """Where nobody has the job: entering ends an ownership."""
 
-_KEPT_BY_THE_MACHINE = frozenset(("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version"))
-_SETTABLE = frozenset(NAMES) - _KEPT_BY_THE_MACHINE
+_KEPT = ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
+_SETTABLE = frozenset(NAMES) - frozenset(_KEPT)
 
 ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
 """The condition of the partial unique index, spelled as its planner needs it."""
@@ -40,11 +40,11 @@ _LATEST_FOR = Prepared(
     .limit(1)
 )
 _IN_FLIGHT = Prepared(
-    JobRow.select(*COLUMNS)
-    .where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
-    .order_by(JobRow.created_at, JobRow.id)
+    JobRow.select(*COLUMNS).where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
 )
-_COUNTS = Prepared(JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status))
+_COUNTS = Prepared(
+    JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status)
+)
 
 
 @functools.cache
@@ -135,7 +135,8 @@ class Jobs:
 
     def in_flight(self) -> list[Job]:
         """Return the jobs in Processing and Verifying, oldest first (CLU-05)."""
-        return self._store.read(lambda: [read_job(row) for row in self._store.execute(_IN_FLIGHT).rows])
+        rows = self._store.read(lambda: self._store.execute(_IN_FLIGHT).rows)
+        return sorted(map(read_job, rows), key=lambda job: (job.created_at, job.id))
 
     def counts(self) -> Mapping[JobStatus, int]:
         """Return how many jobs each status has, zeros included."""

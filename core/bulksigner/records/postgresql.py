@@ -15,7 +15,7 @@ from playhouse.pool import MaxConnectionsExceeded, PooledPostgresqlDatabase
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
-from bulksigner.records.errors import ActMisused, CommitUnknown, StoreFailed, UniqueViolation
+from bulksigner.records.errors import ActMisused, CommitUnknown, StoreFailed, UniqueViolation, one_line
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
@@ -142,8 +142,8 @@ class PostgresqlStore(Store):
     def _translate(self, error: Exception) -> Exception:
         state = getattr(_driver_error(error), "sqlstate", None)
         if state == _UNIQUE_VIOLATION:
-            return UniqueViolation(str(error).strip())
-        return StoreFailed(f"{self.label} failed: {str(error).strip()}.")
+            return UniqueViolation(one_line(error))
+        return StoreFailed(f"{self.label} failed: {one_line(error)}.")
 
     def _run(self, sql: str, values: Sequence[object]) -> Any:
         return self.database.connection().execute(sql, values or None, prepare=True)
@@ -164,7 +164,9 @@ class PostgresqlStore(Store):
             connection.execute("COMMIT")
         except psycopg.Error as error:
             if connection.closed:
-                raise CommitUnknown(f"{self.label}: the connection broke during a commit: {error}.") from error
+                raise CommitUnknown(
+                    f"{self.label}: the connection broke during a commit: {one_line(error)}."
+                ) from error
             raise self._translate(error) from error
 
     def _roll_back(self) -> None:
@@ -210,9 +212,8 @@ class PostgresqlStore(Store):
 
 def _driver_error(error: BaseException | None) -> BaseException | None:
     """Return the driver's own error inside the one peewee wraps around it."""
-    if isinstance(error, peewee.PeeweeException) and error.args and isinstance(error.args[0], BaseException):
-        return error.args[0]
-    return error
+    found: BaseException | None = getattr(error, "orig", error)
+    return found
 
 
 def open_postgresql(
