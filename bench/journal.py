@@ -71,6 +71,7 @@ class Line:
     rows: int
     value: float
     unit: str
+    fastest: float | None = None
 
 
 def main() -> None:
@@ -87,7 +88,10 @@ def main() -> None:
 
     def show(measured: Sequence[Line]) -> None:
         for line in measured:
-            print(f"{line.engine:<11} {line.line:<30} {line.rows:>9} {line.value:>10.3f} {line.unit}", flush=True)
+            fastest = "" if line.fastest is None else f" (fastest {line.fastest:.3f})"
+            print(
+                f"{line.engine:<11} {line.line:<30} {line.rows:>9} {line.value:>10.3f} {line.unit}{fastest}", flush=True
+            )
         lines.extend(measured)
 
     engines = ["sqlite", "postgresql"] if given.engine == "both" else [given.engine]
@@ -215,7 +219,10 @@ def _measure_scale(engine: str, store: Store, rows: int) -> list[Line]:
         "history of a job": lambda: listing.history(store, some),
         "in flight": jobs.in_flight,
     }
-    lines = [Line(engine, name, rows, _median_milliseconds(act), "ms") for name, act in timed.items()]
+    lines = []
+    for name, act in timed.items():
+        times = _milliseconds(act)
+        lines.append(Line(engine, name, rows, statistics.median(times), "ms", min(times)))
     store.close()
     return lines
 
@@ -225,13 +232,13 @@ def _counting(act: Callable[[int], object]) -> Callable[[], object]:
     return lambda: act(next(numbers))
 
 
-def _median_milliseconds(act: Callable[[], object]) -> float:
+def _milliseconds(act: Callable[[], object]) -> list[float]:
     times = []
     for _ in range(ROUNDS):
         started = time.perf_counter()
         act()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1000
+        times.append((time.perf_counter() - started) * 1000)
+    return times
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import peewee
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.contract.observe import JobChange
 from bulksigner.jobs.model import Changed, Job, path_key, utc_now
-from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, write_history
+from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, with_changes, write_history
 from bulksigner.jobs.states import ACTIVE, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.records.events import Event, write_event
 from bulksigner.records.prepared import Prepared, literal, slot
@@ -159,7 +158,7 @@ class Jobs:
         if unknown := columns.keys() - _SETTABLE:
             raise TypeError(f"no columns to set: {', '.join(sorted(unknown))}")
         values: dict[str, Any] = {**columns, **machine, "updated_at": now, "row_version": job.row_version + 1}
-        after = attrs.evolve(job, **values)
+        after = with_changes(job, values)
         update = _update(tuple(values), job.owner_identity is not None)
 
         def act() -> Job:
