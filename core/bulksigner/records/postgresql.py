@@ -65,7 +65,7 @@ class PostgresqlStore(Store):
             field_types={UTC_TYPE: "TIMESTAMPTZ"},
         )
         super().__init__(database, label)
-        self.conninfo = conninfo
+        self._conninfo = conninfo
         self._sleep = sleep
         self._local = threading.local()
 
@@ -114,7 +114,7 @@ class PostgresqlStore(Store):
     def connect_alone(self) -> Any:
         """Return a connection outside of the pool, in autocommit; the caller closes it (DEP-26, DEP-28)."""
         try:
-            return psycopg.connect(self.conninfo, autocommit=True)
+            return psycopg.connect(self._conninfo, autocommit=True)
         except psycopg.Error as error:
             raise self._translate(error) from error
 
@@ -187,7 +187,7 @@ class PostgresqlStore(Store):
             try:
                 return attempt()
             except CommitUnknown:
-                self.database.close_idle()
+                self._forget_connections()
                 if settle is None:
                     raise
                 found = self.read(settle)
@@ -196,9 +196,14 @@ class PostgresqlStore(Store):
             except StoreFailed as error:
                 if not self._is_passing(error) or tried >= FURTHER_ATTEMPTS:
                     raise
-                self.database.close_idle()
+                self._forget_connections()
             self._sleep(min(0.5 * 2**tried, 30.0))
         raise AssertionError("unreachable")
+
+    def _forget_connections(self) -> None:
+        """Drop this thread's connection and the idle ones: what ended one has mostly ended them all."""
+        self.database.manual_close()
+        self.database.close_idle()
 
     def _is_passing(self, error: StoreFailed) -> bool:
         cause = _driver_error(error.__cause__)
