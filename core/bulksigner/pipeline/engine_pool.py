@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 CALL_LIMIT_SECONDS = 300.0
 """A call that takes longer is taken for hung: its worker is ended and the job fails (SEC-70)."""
 
+START_LIMIT_SECONDS = 120.0
 STOP_LIMIT_SECONDS = 5.0
 
 
@@ -221,7 +222,7 @@ class ProcessEngine:
                 asked.append(worker)
         for worker in asked:
             try:
-                answer = worker.receive(self._call_limit_seconds)
+                answer = worker.receive(START_LIMIT_SECONDS)
             except _WorkerLost as lost:
                 taught.append(self._replace(worker, lost))
                 continue
@@ -252,10 +253,11 @@ class ProcessEngine:
                 return worker
             self._workers.discard(worker)
             self._workers.add(fresh)
-        for reference in list(self._references.values()):
+        # The first question makes sure that it is up, so that no job's time limit pays for that.
+        for question in (FindFault(), *self._references.values()):
             try:
-                fresh.send(reference)
-                answer = fresh.receive(self._call_limit_seconds)
+                fresh.send(question)
+                answer = fresh.receive(START_LIMIT_SECONDS)
             except _WorkerLost as lost:
                 log.error("The new signing worker process was lost, too: %s", lost)
                 break

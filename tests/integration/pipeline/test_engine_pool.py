@@ -1,0 +1,309 @@
+"""Signing in real worker processes: what a worker's end costs, what its caller sees, what an outsider sees."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.contract.signing import Format
+from bulksigner.pipeline.engine import InProcessEngine
+from bulksigner.pipeline.engine_pool import ProcessEngine
+from bulksigner.pipeline.engine_worker import WorkerBoot
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="these tests send signals of POSIX systems")
+
+LIMIT_SECONDS = 20.0
+
+
+def wait_for(condition: Callable[[], object], limit_seconds: float = LIMIT_SECONDS) -> None:
+    deadline = time.monotonic() + limit_seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def worker_pids() -> set[int]:
+    return {
+        child.pid for child in multiprocessing.active_children() if child.name == "bulksigner-signing" and child.pid
+    }
+
+
+@pytest.fixture
+def pool(keys: Any) -> Iterator[Callable[..., ProcessEngine]]:
+    """Start engines; they are closed at the end."""
+    engines = []
+
+    def start(workers: int = 1, **options: Any) -> ProcessEngine:
+        boot = WorkerBoot(keys.registry.signing_plugins, keys.settings, (Format.CADES,))
+        here = InProcessEngine(keys.registry, (Format.CADES,))
+        engines.append(ProcessEngine(boot, workers, here, **options))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.close()
+    assert worker_pids() == set()
+
+
+class Call(threading.Thread):
+    """A call of the engine in a thread of its own."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._act = act
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._act()
+        except BulkSignerError as error:
+            self.error = error
+
+    def end(self) -> BaseException | None:
+        """Wait for the end and return what the call raised."""
+        self.join(LIMIT_SECONDS)
+        assert not self.is_alive()
+        return self.error
+
+
+def test_all_formats_are_signed_and_checked_by_workers(
+    pool: Any, keys: Any, sign: Any, check: Any, pdf_file: Any, xml_file: Any
+) -> None:
+    """PERF-06, BEY-01: two at a time; neither secret nor key is on a command line or in an environment."""
+    engine = pool(2)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    assert engine.find_fault() is None
+    for chosen, content in ((Format.PADES, pdf_file()), (Format.CADES, b"content"), (Format.XADES, xml_file())):
+        task, measured = sign(engine, reference, content, chosen)
+        assert check(engine, task, keys.issued.certificate_der).measured == measured
+    assert keys.entered in worker_pids()
+    secret = reference.block.key.reveal().splitlines()[1].encode()
+    assert len(worker_pids()) == 2
+    for pid in worker_pids():
+        for name in ("cmdline", "environ"):
+            shown = Path(f"/proc/{pid}/{name}").read_bytes()
+            assert shown
+            assert secret not in shown
+            assert b"PRIVATE KEY" not in shown
+
+
+def test_a_worker_killed_in_a_call_costs_that_job_only(pool: Any, keys: Any, sign: Any) -> None:
+    """PERF-06: the other job goes on meanwhile, and a fresh worker takes the place."""
+    engine = pool(2)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    before = worker_pids()
+    keys.set_mood("hang")
+    call = Call(lambda: sign(engine, reference))
+    wait_for(lambda: keys.entered)
+    hung = keys.entered
+    keys.set_mood("fine")
+    sign(engine, reference)
+    os.kill(hung, signal.SIGKILL)
+    error = call.end()
+    assert isinstance(error, StepFailed)
+    assert error.message == "The signing worker was lost: it ended during the call. Retry the job."
+    for _ in range(3):
+        sign(engine, reference)
+    assert len(worker_pids()) == 2
+    assert hung not in worker_pids()
+    assert len(worker_pids() & before) == 1
+
+
+def test_a_worker_that_hangs_is_ended_at_the_limit(pool: Any, keys: Any, sign: Any) -> None:
+    """SEC-70: the job fails with the limit in its text, the next one is signed."""
+    engine = pool(1, call_limit_seconds=0.5)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    keys.set_mood("hang")
+    with pytest.raises(StepFailed, match=r"it gave no answer within 0\.5 s"):
+        sign(engine, reference)
+    assert not is_running(keys.entered)
+    keys.set_mood("fine")
+    engine._call_limit_seconds = LIMIT_SECONDS
+    sign(engine, reference)
+
+
+def test_a_plugin_that_breaks_in_a_worker_fails_its_job_and_keeps_the_worker(pool: Any, keys: Any, sign: Any) -> None:
+    """PIPE-67: an unexpected error, an exit and a process that ends by itself."""
+    engine = pool(1)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    before = worker_pids()
+    for mood, told in (("raise", "signing method Local of the plugin builtin broke: KeyError"), ("exit", "SystemExit")):
+        keys.set_mood(mood)
+        with pytest.raises(StepFailed, match=told):
+            sign(engine, reference)
+    assert worker_pids() == before
+    keys.set_mood("die")
+    with pytest.raises(StepFailed, match="lost"):
+        sign(engine, reference)
+    keys.set_mood("fine")
+    sign(engine, reference)
+    assert worker_pids() != before
+
+
+def test_a_worker_that_died_while_idle_costs_one_job(pool: Any, keys: Any, sign: Any) -> None:
+    """PERF-06: the pool heals at the next call."""
+    engine = pool(1)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    [pid] = worker_pids()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_running(pid))
+    with pytest.raises(StepFailed, match="lost"):
+        sign(engine, reference)
+    sign(engine, reference)
+
+
+def test_keys_that_cannot_travel_sign_in_this_process(
+    pool: Any, keys: Any, sign: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PERF-06: by their source's word, for want of a form to send, or because no worker could open them."""
+    engine = pool(1)
+    references = [
+        keys.reference("Home"),
+        keys.reference("Token", owner=os.getpid()),
+        keys.reference("Moody", extra=lambda: None),
+    ]
+    with caplog.at_level(logging.WARNING):
+        for reference in references:
+            keys.open(engine, reference)
+            sign(engine, reference)
+            assert keys.entered == os.getpid()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "a worker could not open its key (certificate source Token of the plugin moody_keys broke" in told[0]
+    assert "its settings cannot be sent" in told[1]
+    assert engine.find_fault() is None
+
+
+def test_closing_ends_the_calls_under_way(pool: Any, keys: Any, sign: Any) -> None:
+    """CLU-04: nobody waits for a worker that will never answer; later calls are refused."""
+    engine = pool(2)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    keys.set_mood("hang")
+    calls = [Call(lambda: sign(engine, reference)) for _ in range(3)]
+    wait_for(lambda: keys.entered)
+    time.sleep(0.1)
+    began = time.monotonic()
+    engine.close()
+    assert {type(call.end()) for call in calls} == {StepFailed}
+    assert time.monotonic() - began < 3.0
+    with pytest.raises(StepFailed, match="stopped"):
+        sign(engine, reference)
+    engine.close()
+
+
+CHILD = """
+import multiprocessing, signal, sys, threading, time, uuid, datetime, hashlib
+from pathlib import Path
+
+def main():
+    from bulksigner.contract.signing import Format, Measured
+    from bulksigner.pipeline.engine import InProcessEngine, SignTask
+    from bulksigner.pipeline.engine_pool import ProcessEngine
+    from bulksigner.pipeline.engine_worker import WorkerBoot
+    from bulksigner.plugin_system.manager import discover
+    from bulksigner.settings.schema import BoundSettings
+    from bulksigner.profiles.model import KeyReference
+    import pickle
+
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    home = Path(sys.argv[1])
+    reference = pickle.loads((home / "reference").read_bytes())
+    settings = BoundSettings({})
+    registry = discover().providers(settings)
+    formats = (Format.CADES,)
+    engine = ProcessEngine(WorkerBoot(registry.signing_plugins, settings, formats), 2, InProcessEngine(registry))
+    engine.open(reference, registry.certificate_source("Moody").open(reference.block))
+    (home / "staged").write_bytes(b"content")
+    task = SignTask("job", "Local", reference, "staged", Format.CADES, home / "staged",
+                    Measured(7, hashlib.sha256(b"content").digest()), home / "target",
+                    datetime.datetime.now(datetime.UTC), {})
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    measured = engine.sign(task)
+    assert asked.is_set()
+    assert measured.length == (home / "target").stat().st_size
+    engine.close()
+    print("drained", flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def child(keys: Any, tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Start a service in small, in a process group of its own, with a call under way."""
+    import pickle
+
+    script = tmp_path / "service.py"
+    script.write_text(CHILD)
+    (keys.home / "reference").write_bytes(pickle.dumps(keys.reference()))
+    started: list[subprocess.Popen[str]] = []
+
+    def start(mood: str) -> subprocess.Popen[str]:
+        keys.set_mood(mood)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(keys.site), *filter(None, sys.path)])}
+        command = [sys.executable, str(script), str(keys.home)]
+        started.append(
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True, cwd=tmp_path
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_workers_do_not_outlive_a_killed_service(keys: Any, child: Any) -> None:
+    """PERF-06: neither the idle one nor the one in a call that would never end."""
+    process = child("hang")
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    wait_for(lambda: keys.entered)
+    assert len(pids) == 2
+    process.kill()
+    process.wait()
+    wait_for(lambda: not any(map(is_running, pids)), limit_seconds=2.0)
+
+
+def test_a_stop_signal_to_the_whole_group_drains(keys: Any, child: Any) -> None:
+    """OPS-21, CLU-04: the workers leave the stop to the service, so the call under way ends well."""
+    process = child("slow")
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    wait_for(lambda: keys.entered)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.stdout.readline() == "drained\n"
+    assert process.wait(LIMIT_SECONDS) == 0
+    wait_for(lambda: not any(map(is_running, pids)), limit_seconds=2.0)
