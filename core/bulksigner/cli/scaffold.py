@@ -61,6 +61,8 @@ def init(directory: str, *, pfx: str | None, force: bool) -> int:
     if pfx and not certificate.is_file():
         raise BulkSignerError(f"There is no file {certificate}; give --pfx the path of a .pfx or .p12 file.")
     password = _ask_password(certificate) if pfx else ""
+    if pfx:
+        _try_certificate(certificate, password)
     inbox = folder / "inbox"
     inbox.mkdir(parents=True, exist_ok=True, mode=0o750)
     text = _TEMPLATE.format(
