@@ -6,6 +6,8 @@ import getpass
 import json
 import os
 import secrets
+import shlex
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -82,11 +84,19 @@ def init(directory: str, *, pfx: str | None, force: bool) -> int:
     if not pfx:
         print(f"  Put your certificate at {certificate} and its password into the settings file,")
         print("  before the first start: the profile is read once.")
-    print(f"Look it over:        cd {folder} && bulksigner check")
-    print("Start the service:   bulksigner serve, in the same folder")
+    print(f"Look it over:        cd {shlex.quote(str(folder))} && {_own_command()} check")
+    print(f"Start the service:   cd {shlex.quote(str(folder))} && {_own_command()} serve")
     print(f"Then drop a file in  {inbox}")
     print(f"and collect it from  {folder / 'data' / 'output'}")
     return 0
+
+
+def _own_command() -> str:
+    """Write how this program is called from any folder, also where it is not on the path."""
+    if shutil.which("bulksigner"):
+        return "bulksigner"
+    script = Path(sys.argv[0]).absolute()
+    return shlex.quote(str(script)) if script.name == "bulksigner" else f"{shlex.quote(sys.executable)} -m bulksigner"
 
 
 def _ask_password(certificate: Path) -> str:
