@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bulksigner.contract import hookspecs
+from bulksigner.settings.reference import render_reference
+from bulksigner.settings.schema import CollectedSchema
 from bulksigner.web.reference import codes_page, routes_page
 
 __all__ = ["PAGES", "hook_functions", "hook_signature"]
@@ -49,10 +51,16 @@ def hooks_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def settings_page() -> str:
+    """Render docs/reference/settings.md: the keys of the core."""
+    return render_reference(CollectedSchema())
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/error-codes.md": lambda: codes_page(_NOTE),
     "docs/reference/hooks.md": hooks_page,
     "docs/reference/rest-api.md": lambda: routes_page(_NOTE),
+    "docs/reference/settings.md": settings_page,
 }
 
 

@@ -45,7 +45,12 @@ def literal(value: enum.Enum) -> Any:
     return peewee.SQL("'" + str(value.value).replace("'", "''") + "'")
 
 
+_PLAIN_TYPES = frozenset((str, int, bool, type(None)))
+
+
 def _plain(value: object) -> object:
+    if value.__class__ in _PLAIN_TYPES:
+        return value
     if isinstance(value, datetime.datetime):
         return write_time(value)
     if isinstance(value, enum.Enum):

@@ -186,7 +186,12 @@ def _check_file(path: Path) -> None:
                     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             finally:
                 connection.close()
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:
+        raise StartRefused(
+            f"The SQLite database {path} cannot be opened: {error}. Look at its rights, and for who else has it open.",
+            exit_code=EXIT_CANNOT_CREATE,
+        ) from error
+    except sqlite3.DatabaseError as error:
         found = str(error)
     if found != "ok":
         raise StartRefused(

@@ -131,7 +131,7 @@ def test_the_opened_profile_signs(in_processes: bool, boot: Any, tmp_path: Path)
     engine: Any = InProcessEngine(started.registry.signing_method)
     if in_processes:
         sections = BoundSettings({section: started.loaded.plugins[section] for section in started.loaded.plugins})
-        engine = ProcessEngine(WorkerBoot((), sections), 1, lambda _source: profile.key_reference.portable, engine)
+        engine = ProcessEngine(WorkerBoot(started.registry.signing_plugins, started.loaded.plugins), 1, engine)
     try:
         engine.open(profile.key_reference, profile.key)
         staged, target = tmp_path / "staged.rem", tmp_path / "signed.p7m"
