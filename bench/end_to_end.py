@@ -77,8 +77,8 @@ def _measured(given: Input, files: int, settings: tuple[tuple[str, int], ...]) -
 
 
 def _drop_and_wait(given: Input, files: int, engine: str, concurrency: int, *, workers: int | None = None) -> Result:
-    more = {} if workers is None else {"Signing:EngineWorkers": workers}
-    with running_service(concurrency=concurrency, engine=engine, **more) as service:
+    more: dict[str, object] = {} if workers is None else {"Signing:EngineWorkers": workers}
+    with running_service(concurrency=concurrency, engine=engine, settings=more) as service:
         _drop(service, given, "warm", WARM_FILES)
         _wait(service, WARM_FILES)
         before = _usage(service)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import attrs
 
@@ -19,6 +20,7 @@ __all__ = ["STABILITY_SECONDS", "Usage", "running_service", "usage_of"]
 STABILITY_SECONDS = 0.05
 """The stability window of measured services: one look 50 ms after the first."""
 
+NO_MORE: Mapping[str, object] = MappingProxyType({})
 _PASSWORD = "medida-medida"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -34,7 +36,7 @@ class Usage:
 
 @contextmanager
 def running_service(
-    *, concurrency: int, engine: str, kind: KeyKind = KeyKind.RSA_2048, **more: object
+    *, concurrency: int, engine: str, kind: KeyKind = KeyKind.RSA_2048, settings: Mapping[str, object] = NO_MORE
 ) -> Iterator[ServedService]:
     """Run a service with one folder `inbox` for any format; everything is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="bulksigner-bench-") as place:
@@ -53,7 +55,7 @@ def running_service(
                 "Pipeline:MaxConcurrency": concurrency,
                 "WatchedFolder:StabilityPollIntervalMs": int(STABILITY_SECONDS * 1000),
                 "WatchedFolder:StabilityRequiredSamples": 2,
-                **more,
+                **settings,
             },
         )
         service.start()

@@ -28,7 +28,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
 from bulksigner.settings.load import LoadedSettings, load
-from bulksigner.settings.schema import BoundSettings, CollectedSchema
+from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.variables import HostVariables
 from bulksigner.testing.certificates import Issued, make_authority
 
@@ -130,7 +130,6 @@ def test_the_opened_profile_signs(in_processes: bool, boot: Any, tmp_path: Path)
     profile = started.opened.get("default")
     engine: Any = InProcessEngine(started.registry.signing_method)
     if in_processes:
-        sections = BoundSettings({section: started.loaded.plugins[section] for section in started.loaded.plugins})
         engine = ProcessEngine(WorkerBoot(started.registry.signing_plugins, started.loaded.plugins), 1, engine)
     try:
         engine.open(profile.key_reference, profile.key)
