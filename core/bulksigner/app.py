@@ -210,7 +210,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
 
     folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
     folders.settle_leftovers()
-    enqueue = EnqueueService(jobs, queue, profiles, announcer)
+    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format)
     watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder)
     announcer.watchers = watchers
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
