@@ -110,6 +110,10 @@ def _record_failure(work: Work, code: str | None, text: str) -> None:
         message=f"{code}: {text}" if code else text,
         error_code=code,
         error_message=_error_message(code, text),
+        # Nothing of this job was delivered; what lies under that name, if anything, is another's.
+        output_path=None,
+        output_length=None,
+        output_sha256=None,
     )
     work.job = changed.job
     work.parts.announce(changed)

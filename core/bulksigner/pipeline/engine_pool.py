@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import multiprocessing
+import pickle
 import queue
 import threading
 from multiprocessing.connection import Connection
@@ -59,10 +60,10 @@ class _Worker:
 
     def ask(self, call: object) -> Any:
         """Send one call and wait for its answer. Raises `EOFError` or `OSError` when the worker is gone."""
-        self._pipe.send(call)
+        self._pipe.send_bytes(pickle.dumps(call, pickle.HIGHEST_PROTOCOL))
         if not self._pipe.poll(CALL_LIMIT_SECONDS):
             raise EOFError(f"no answer within {CALL_LIMIT_SECONDS:.0f} s")
-        return self._pipe.recv()
+        return pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - our own worker is at the other end
 
     def end(self, patience_seconds: float = 0.0) -> None:
         """Close the pipe, which ends an idle worker, and kill one that does not end in time."""
@@ -114,7 +115,7 @@ class ProcessEngine:
                 self._idle.put(worker)
 
     def sign(self, task: SignTask) -> Measured:
-        if not task.reference.portable:
+        if task.profile not in self._references:
             return self._here.sign(task)
         answer: Measured = self._call(task, "sign.failed")
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import traceback
 from collections.abc import Callable
@@ -49,18 +50,20 @@ class _Bench:
     ) -> None:
         self._source_named = source_named
         self._method_named = method_named
-        self._keys: dict[KeyReference, OpenedKey] = {}
+        self._keys: dict[str, OpenedKey] = {}
 
-    def open(self, reference: KeyReference) -> OpenedKey:
-        key = self._keys.get(reference)
+    def open(self, reference: KeyReference) -> None:
+        self._keys[reference.profile] = self._source_named(reference.source).open(reference.block)
+
+    def sign(self, task: SignTask) -> Measured:
+        key = self._keys.get(task.profile)
         if key is None:
-            key = self._source_named(reference.source).open(reference.block)
-            self._keys[reference] = key
-        return key
+            raise StepFailed(f"The key of profile '{task.profile}' is not open in this worker.", code="sign.failed")
+        return sign_here(task, self._method_named(task.method), key)
 
     def do(self, call: object) -> Answer:
         if isinstance(call, SignTask):
-            return sign_here(call, self._method_named(call.method), self.open(call.reference))
+            return self.sign(call)
         if isinstance(call, CheckTask):
             return check_here(call)
         if isinstance(call, KeyReference):
@@ -78,7 +81,7 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
     bench = _Bench(registry.certificate_source, registry.signing_method)
     while True:
         try:
-            call = pipe.recv()
+            call = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service itself is at the other end
         except (EOFError, OSError):
             return
         try:
@@ -88,6 +91,6 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
         except Exception as error:  # noqa: BLE001 - a fault in a plugin or library ends this job, not the worker
             answer = Broken(f"{type(error).__name__}: {error}", None, traceback.format_exc())
         try:
-            pipe.send(answer)
+            pipe.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
         except (BrokenPipeError, OSError):
             return

@@ -68,7 +68,6 @@ class Work:
     signed_measured: Measured | None = None
     output: Path | None = None
     output_modified_at: datetime.datetime | None = None
-    is_promoted: bool = False
     divergence: str = ""
     seconds: dict[str, float] = attrs.field(factory=dict)
 

@@ -6,7 +6,6 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.jobs.states import Actor
 from bulksigner.pipeline.engine import SignTask
 from bulksigner.pipeline.work import Work
-from bulksigner.profiles.model import KeyReference
 
 __all__ = ["mark", "sign"]
 
@@ -37,13 +36,18 @@ def mark(work: Work) -> None:
 
 
 def sign(work: Work) -> None:
-    """Sign the staged copy through the engine and move the job to Verifying (PIPE-79)."""
-    reference = _reference(work)
+    """Sign the staged copy through the engine and move the job to Verifying (PIPE-79).
+
+    The same commit says where the output will be and what it is: recovery tells from it what was delivered (PIPE-85).
+    """
+    profile = work.opened
+    if profile.key_reference is None:
+        raise StepFailed(f"Signing profile '{profile.name}' has no open key.", code="profile.degraded")
     target = work.parts.roots.job_folder(work.job.id) / work.output_name
     task = SignTask(
         job_id=work.job.id,
-        method=work.opened.stored.method,
-        reference=reference,
+        method=profile.stored.method,
+        profile=profile.name,
         file_name=work.job.file_name,
         format=work.job.format,
         staged=work.require(work.staged),
@@ -52,15 +56,17 @@ def sign(work: Work) -> None:
         signed_at=work.parts.now(),
         options={"pem": "true"} if work.is_pem else {},
     )
-    work.signed_measured = work.parts.engine.sign(task)
-    work.signed = target
-    changed = work.parts.jobs.transition(work.job, "sign", by=Actor.WORKER, message="Signed")
+    measured = work.parts.engine.sign(task)
+    work.signed, work.signed_measured = target, measured
+    work.output = work.parts.roots.output_path(work.output_name)
+    changed = work.parts.jobs.transition(
+        work.job,
+        "sign",
+        by=Actor.WORKER,
+        message="Signed",
+        output_path=str(work.output),
+        output_length=measured.length,
+        output_sha256=measured.sha256.hex(),
+    )
     work.job = changed.job
     work.parts.announce(changed)
-
-
-def _reference(work: Work) -> KeyReference:
-    reference = work.opened.key_reference
-    if reference is None:
-        raise StepFailed(f"Signing profile '{work.opened.stored.name}' has no open key.", code="profile.degraded")
-    return reference
