@@ -42,7 +42,7 @@ class Rows:
 profile = N(stored=N(name="default", enabled=True, format=None))
 roots = WorkRoots(root / "data")
 folders = OpenedFolders([OpenedFolder("in", LocalFolder(root / "in"))])
-service = EnqueueService(None, Rows(), None, print)
+service = EnqueueService(None, Rows(), None, print, lambda name: None)
 door = UploadDoor(UploadSettings(), folders, service, lambda name: profile, roots)
 
 seen = 0

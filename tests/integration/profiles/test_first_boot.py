@@ -128,7 +128,7 @@ def test_the_opened_profile_signs(in_processes: bool, boot: Any, tmp_path: Path)
     """PERF-06, PIPE-79: the reference alone lets a spawned process open the key; the result verifies."""
     started = boot()
     profile = started.opened.get("default")
-    engine: Any = InProcessEngine(started.registry.signing_method)
+    engine: Any = InProcessEngine(started.registry)
     if in_processes:
         engine = ProcessEngine(WorkerBoot(started.registry.signing_plugins, started.loaded.plugins), 1, engine)
     try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files import durable
+from bulksigner.jobs.model import Job
 from bulksigner.pipeline.work import Work
 
-__all__ = ["promote"]
+__all__ = ["describe_delivery", "promote"]
 
 
 def promote(work: Work) -> None:
@@ -22,3 +24,19 @@ def promote(work: Work) -> None:
         raise StepFailed(
             f"Output already exists at {output}; resolve manually before re-queueing.", code="promote.output-exists"
         ) from error
+    except OSError as error:
+        # It may lie there all the same, such as when only the flush of the folder failed.
+        raise StepFailed(
+            f"The output could not be moved to {output}: {error.strerror or error}.{describe_delivery(work.job)}"
+        ) from error
+
+
+def describe_delivery(job: Job) -> str:
+    """Return the sentence that tells of an output without a completed job, or an empty text (PIPE-85)."""
+    if job.output_path is None or job.output_sha256 is None:
+        return ""
+    try:
+        is_delivered = durable.measure(Path(job.output_path)).sha256.hex() == job.output_sha256
+    except OSError:
+        return ""
+    return f" Output delivered: {job.output_path}." if is_delivered else ""
