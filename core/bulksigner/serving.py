@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import waitress.server
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.settings.variables import ListenAddress
 from bulksigner.web import limits
 from bulksigner.web.app import create_app
+from bulksigner.web.problems import answer_before_app
 from bulksigner.web.services import WebServices
 
 __all__ = ["HttpServer"]
@@ -23,6 +27,23 @@ log = logging.getLogger(__name__)
 
 EXIT_ADDRESS = 71
 BACKLOG = 1024
+
+
+class _ProblemTask(ErrorTask):  # type: ignore[misc]  # Waitress is not typed
+    """Answers what Waitress refuses by itself as the app would (API-05): too large, malformed, too long a head."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        status, headers, body = answer_before_app(error.code, f"{error.reason}: {error.body}")
+        self.status = status
+        self.response_headers.extend(headers)
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # Waitress is not typed
+    error_task_class = _ProblemTask
 
 
 class HttpServer:
@@ -47,10 +68,10 @@ class HttpServer:
 
     def start(self, services: WebServices, *, threads: int) -> None:
         """Begin to answer."""
-        for bound in self._sockets:
-            bound.listen(BACKLOG)
+        listeners: dict[int, Any] = {}
         self._server = waitress.server.create_server(
             create_app(services),
+            map=listeners,
             sockets=self._sockets,
             threads=threads,
             ident=None,
@@ -60,6 +81,9 @@ class HttpServer:
             channel_timeout=limits.READ_TIMEOUT_SECONDS,
             connection_limit=BACKLOG,
         )
+        for listener in listeners.values():
+            if hasattr(listener, "channel_class"):
+                listener.channel_class = _Channel
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
         self._thread.start()
 
@@ -82,8 +106,11 @@ def _bind(address: ListenAddress) -> socket.socket:
     try:
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":
+            # On Windows the option would let two processes listen on one address.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(place)
+        # Here already: with the option above only a socket that listens has the address to itself.
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,7 +15,6 @@ import pytest
 
 if TYPE_CHECKING:
     from bulksigner.testing.certificates import Authority, Issued
-    from bulksigner.testing.databases import PostgresServer
 
 __all__ = ["missing", "require_tool"]
 
@@ -40,24 +39,6 @@ def require_tool(name: str, package: str) -> str:
 def _require_tool() -> Callable[[str, str], str]:
     """Hand out `require_tool` to tests that import nothing of ours."""
     return require_tool
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """Start one PostgreSQL server for the whole run, or use the one of BULKSIGNER_TEST_POSTGRES (DEP-41)."""
-    from bulksigner.testing.databases import open_server, server_is_available
-
-    if not server_is_available():
-        missing("a PostgreSQL server", "postgresql")
-    with open_server() as server:
-        yield server
-
-
-@pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """Make an empty database of its own for one test and return its URL; it is dropped afterwards."""
-    with postgres_server.make_database() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
