@@ -92,10 +92,10 @@ class Worker:
 
     def start(self) -> None:
         """Start the loop and the slots."""
-        bodies = {"pipeline-loop": self._loop}
+        bodies: dict[str, Callable[[bool], None]] = {"pipeline-loop": lambda _: self._loop()}
         bodies |= {f"pipeline-slot-{number}": self._serve_slot for number in range(1, self._slots.count + 1)}
         self._threads = [
-            threading.Thread(target=partial(self._run_twice, name, body), name=name, daemon=True)
+            threading.Thread(target=partial(self._run_twice, body), name=name, daemon=True)
             for name, body in bodies.items()
         ]
         for thread in self._threads:
@@ -130,18 +130,22 @@ class Worker:
             return []
         return self._parts.queue.claim(limit, self._owner)
 
-    def _run_twice(self, name: str, body: Callable[[], None]) -> None:
+    def _run_twice(self, body: Callable[[bool], None]) -> None:
         """Run the body of a thread, and once more if it dies; a second death stops the claiming (OPS-22)."""
         for is_last in (False, True):
             try:
-                body()
+                body(is_last)
                 return
             except BaseException as error:
-                # Only what escapes the body's own guard comes here, such as MemoryError.
-                log.critical("The thread %s died: %s", name, error, exc_info=True)
+                # Only what escapes the body's own guard comes here.
+                log.critical("The thread %s died: %r", threading.current_thread().name, error, exc_info=True)
                 if is_last:
-                    self._fault = f"the thread {name} died twice ({type(error).__name__}); restart the service"
-                    self._parts.queue.wake.set()
+                    self._stop_claiming(error)
+
+    def _stop_claiming(self, error: BaseException) -> None:
+        name = threading.current_thread().name
+        self._fault = f"the thread {name} died twice ({type(error).__name__}); restart the service"
+        self._parts.queue.wake.set()
 
     def _loop(self) -> None:
         wake = self._parts.queue.wake
@@ -185,13 +189,18 @@ class Worker:
             and job.sign_call_started_at is None
         ]
 
-    def _serve_slot(self) -> None:
+    def _serve_slot(self, is_last: bool) -> None:
         while (changed := self._inbox.get()) is not None:
             try:
                 self._run(changed)
             except Exception:
                 # Steps and store have guards of their own; whatever is left must not cost the slot (PIPE-67).
                 log.exception("Job %s was left as it stands", changed.job.id)
+            except BaseException as error:
+                if is_last:
+                    # Before the slot is free, or one more job would be claimed that nothing runs.
+                    self._stop_claiming(error)
+                raise
             finally:
                 self._slots.give_back(changed.job.id)
                 self._parts.queue.wake.set()
