@@ -35,6 +35,7 @@ from bulksigner.testing.postgres import running_server
 OWNER = Owner("bench", "1")
 STEPS_PER_JOB = 6
 QUEUED = 200
+WARM_UP = 10
 ROUNDS = 40
 
 FILL = """
@@ -233,6 +234,8 @@ def _counting(act: Callable[[int], object]) -> Callable[[], object]:
 
 
 def _milliseconds(act: Callable[[], object]) -> list[float]:
+    for _ in range(WARM_UP):
+        act()
     times = []
     for _ in range(ROUNDS):
         started = time.perf_counter()

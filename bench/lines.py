@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 
 from bench.end_to_end import run_cades, run_pades, run_scale, run_xades
 from bench.floors import run_floors
+from bench.latency import run_latency
 from bench.measure import Result
+from bench.uploads import run_api
 
 __all__ = ["LINES", "Line"]
 
@@ -23,4 +25,6 @@ LINES: Mapping[str, Line] = {
     "cades": run_cades,
     "xades": run_xades,
     "scale": run_scale,
+    "latency": run_latency,
+    "api": run_api,
 }

@@ -14,9 +14,9 @@ from bulksigner.contract.errors import NotFound, ProviderError, StartRefused
 from bulksigner.contract.storage import Folder, StorageProvider
 from bulksigner.files.durable import FOLDER_MODE
 from bulksigner.files.set_aside import PRIVATE_PREFIX
-from bulksigner.files.volumes import is_network_path
 from bulksigner.intake.closed_folder import ClosedFolder
 from bulksigner.intake.names import IgnoreRules, is_landing_name
+from bulksigner.mounts import network_type
 
 if TYPE_CHECKING:
     from bulksigner.settings.model import InputFolder, StorageSettings, WatchedFolderSettings
@@ -111,7 +111,7 @@ def open_folders(
         except ProviderError as error:
             log.warning("Input folder %s cannot be opened: %s", given.name, error.message)
             folder = ClosedFolder(str(given.path), error.message)
-        has_events = is_local and not is_network_path(Path(given.path))
+        has_events = is_local and network_type(Path(given.path)) is None
         poll_interval_seconds = given.poll_interval_seconds
         if poll_interval_seconds is None and not has_events:
             poll_interval_seconds = watched.poll_interval_seconds

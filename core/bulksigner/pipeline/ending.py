@@ -13,6 +13,7 @@ from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import change_of
 from bulksigner.observability.logs import facts
 from bulksigner.pipeline.plan import Step
+from bulksigner.pipeline.steps.promote import describe_delivery
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import describe
 from bulksigner.records.events import Event
@@ -129,6 +130,10 @@ def _is_ours(found: Job, job: Job) -> bool:
     return None not in owner and owner == (job.owner_identity, job.owner_incarnation)
 
 
+# Nothing of the job was delivered; what lies under that name, if anything, is another's.
+_NO_OUTPUT = {"output_path": None, "output_length": None, "output_sha256": None}
+
+
 def _waits() -> Iterator[float]:
     yield from WAITS_SECONDS
     while True:
@@ -173,6 +178,7 @@ def _record_failure(work: Work, code: str | None, text: str) -> Changed:
         message=f"{code}: {text}" if code else text,
         error_code=code,
         error_message=_error_message(code, text),
+        **({} if describe_delivery(work.job) else _NO_OUTPUT),
     )
 
 

@@ -27,11 +27,11 @@ __all__ = ["CheckTask", "Engine", "InProcessEngine", "SignTask", "check_here", "
 
 @attrs.frozen
 class SignTask:
-    """One staged file to sign: where it is, what it must be, where the signed file goes, and with which key."""
+    """One staged file to sign: where it is, what it must be, where the signed file goes, and whose key signs."""
 
     job_id: str
     method: str
-    reference: KeyReference
+    profile: str
     file_name: str
     format: Format
     staged: Path
@@ -129,9 +129,9 @@ class InProcessEngine:
         self._keys[reference.profile] = key
 
     def sign(self, task: SignTask) -> Measured:
-        key = self._keys.get(task.reference.profile)
+        key = self._keys.get(task.profile)
         if key is None:
-            raise StepFailed(f"The key of profile '{task.reference.profile}' is not open.")
+            raise StepFailed(f"The key of profile '{task.profile}' is not open.")
         return sign_here(task, self._registry, key)
 
     def check(self, task: CheckTask) -> Checked:

@@ -6,11 +6,11 @@ import atexit
 import contextlib
 import logging
 import multiprocessing
+import pickle
 import threading
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from bulksigner.contract.certificate import OpenedKey
@@ -58,7 +58,7 @@ class _Worker:
     def send(self, call: object) -> None:
         """Send one call. Raises `_WorkerLost`."""
         try:
-            self._pipe.send(call)
+            self._pipe.send_bytes(pickle.dumps(call, pickle.HIGHEST_PROTOCOL))
         except OSError as error:
             raise _WorkerLost("it had ended") from error
 
@@ -66,7 +66,7 @@ class _Worker:
         """Wait for the answer to the call that was sent. Raises `_WorkerLost`."""
         try:
             if self._pipe.poll(limit_seconds):
-                return self._pipe.recv()
+                return pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - our own worker is at the other end
         except (EOFError, OSError) as error:
             raise _WorkerLost("it ended during the call") from error
         raise _WorkerLost(f"it gave no answer within {limit_seconds:g} s")
@@ -134,7 +134,7 @@ class ProcessEngine:
             self._signs_here = True
             return
         try:
-            ForkingPickler.dumps(reference)
+            pickle.dumps(reference)
         except Exception as error:  # noqa: BLE001 - the block is of a plugin's class, which may refuse in any way
             self._keep_here(reference, f"its settings cannot be sent ({type(error).__name__})")
             return
@@ -147,7 +147,7 @@ class ProcessEngine:
                 self._give_back(worker)
 
     def sign(self, task: SignTask) -> Measured:
-        if task.reference.profile not in self._references:
+        if task.profile not in self._references:
             return self._here.sign(task)
         answer: Measured = self._call(task)
         return answer

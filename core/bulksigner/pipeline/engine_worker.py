@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import traceback
@@ -66,23 +67,21 @@ class _Bench:
         self._registry = registry
         self._scrubber = scrubber
         self._fault = fault
-        self._keys: dict[str, tuple[KeyReference, OpenedKey]] = {}
+        self._keys: dict[str, OpenedKey] = {}
 
-    def open(self, reference: KeyReference) -> OpenedKey:
-        known = self._keys.get(reference.profile)
-        if known is not None and known[0] == reference:
-            return known[1]
+    def open(self, reference: KeyReference) -> None:
         for secret in _secrets_of(reference.block):
             self._scrubber.register(secret)
         source = self._registry.certificate_source(reference.source)
         with self._registry.guard(source):
-            key = source.open(reference.block)
-        self._keys[reference.profile] = (reference, key)
-        return key
+            self._keys[reference.profile] = source.open(reference.block)
 
     def do(self, call: object) -> Answer:
         if isinstance(call, SignTask):
-            return sign_here(call, self._registry, self.open(call.reference))
+            key = self._keys.get(call.profile)
+            if key is None:
+                raise StepFailed(f"The key of profile '{call.profile}' is not open in this worker.")
+            return sign_here(call, self._registry, key)
         if isinstance(call, CheckTask):
             return check_here(call)
         if isinstance(call, KeyReference):
@@ -106,11 +105,11 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
     bench = _Bench(registry, scrubber, find_fault(boot.formats))
     while True:
         try:
-            call = pipe.recv()
+            call = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service is at the other end
         except (EOFError, OSError):
             return
         try:
-            pipe.send(_answer(bench, call))
+            pipe.send_bytes(pickle.dumps(_answer(bench, call), pickle.HIGHEST_PROTOCOL))
         except OSError:
             return
 

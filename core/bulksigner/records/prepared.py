@@ -12,11 +12,11 @@ import peewee
 
 from bulksigner.records.times import write_time
 
-__all__ = ["Outcome", "Prepared", "literal", "slot"]
+__all__ = ["Prepared", "Result", "literal", "slot"]
 
 
 @attrs.frozen
-class Outcome:
+class Result:
     """What a statement gave: its rows (empty for a statement without result) and how many rows it touched."""
 
     rows: list[tuple[Any, ...]]

@@ -78,6 +78,7 @@ def test_migrating_twice_changes_nothing(location: str) -> None:
     store = open_at(location)
     newest = known_migrations()[-1].version
     assert migrate(store) == migrate(store) == newest
+    store.probe()
     store.close()
 
 

@@ -15,6 +15,8 @@ from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.engines import Store
 from bulksigner.records.errors import UniqueViolation
+from bulksigner.records.prepared import Prepared
+from bulksigner.records.tables import JobRow
 
 NewJob = Callable[..., Job]
 BirthMaker = Callable[..., Birth]
@@ -64,9 +66,6 @@ def test_a_terminal_job_cannot_come_back_beside_a_new_one(jobs: Jobs, store: Sto
     """PIPE-02, DEP-35: the database itself refuses a second active job, as UniqueViolation on both engines."""
     old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
     new_job()
-    from bulksigner.records.prepared import Prepared
-    from bulksigner.records.tables import JobRow
-
     revive = Prepared(JobRow.update({JobRow.status: "Queued"}).where(JobRow.id == old.id))
     with pytest.raises(UniqueViolation):
         store.write(lambda: store.execute(revive))
@@ -102,6 +101,16 @@ def test_claims_go_oldest_first(queue: Queue, store: Store, new_job: NewJob, own
     assert (first.change.before, first.change.after, first.change.event) == ("Queued", "Processing", "claim")
     assert history(store, first.job.id)[-1].message == "Processing started"
     assert queue.claim(1, owner) == []
+
+
+def test_jobs_in_flight_are_those_a_worker_has(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Owner) -> None:
+    """CLU-05: Processing and Verifying, oldest first; neither queued nor finished ones."""
+    for number in range(4):
+        new_job(f"{number}.pdf")
+    first, second, third = (changed.job for changed in queue.claim(3, owner))
+    signed = jobs.transition(first, "sign", by=Actor.WORKER, message="Signed").job
+    jobs.transition(third, "fail", by=Actor.WORKER, message="x")
+    assert jobs.in_flight() == [signed, second]
 
 
 def test_no_job_is_claimed_twice(queue: Queue, birth: BirthMaker) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import threading
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -15,10 +17,29 @@ from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.engines import PostgresqlStore, Store, open_postgresql
 from bulksigner.records.errors import CommitUnknown, StoreFailed
+from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.service_lock import hold_database
+from bulksigner.records.tables import DeploymentRow
 from bulksigner.testing.postgres import PostgresServer
 
 BirthMaker = Callable[..., Birth]
+
+INSERT = Prepared(
+    DeploymentRow.insert(
+        {
+            DeploymentRow.name: slot("name"),
+            DeploymentRow.value: "",
+            DeploymentRow.recorded_at: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        }
+    )
+)
+SELECT = Prepared(DeploymentRow.select(DeploymentRow.name))
+SELECT_BOTH = Prepared(DeploymentRow.select(DeploymentRow.name, DeploymentRow.value))
+TOUCH = Prepared(
+    DeploymentRow.update({DeploymentRow.value: DeploymentRow.value.concat("x")}).where(
+        DeploymentRow.name == slot("name")
+    )
+)
 
 
 @pytest.fixture
@@ -90,17 +111,59 @@ def test_an_act_cut_in_the_middle_is_run_again(server_store: PostgresqlStore, cu
     runs = []
 
     def act() -> int:
-        server_store.database.connection().execute("INSERT INTO deployment VALUES ('a', 'b', now())")
+        server_store.execute(INSERT, name="a")
         runs.append(1)
         if len(runs) == 1:
             cut()
-        from bulksigner.records.prepared import Prepared
-        from bulksigner.records.tables import DeploymentRow
-
-        return len(server_store.execute(Prepared(DeploymentRow.select(DeploymentRow.name))).rows)
+        return len(server_store.execute(SELECT).rows)
 
     assert server_store.write(act) == 1
     assert len(runs) == 2
+
+
+def test_a_cut_before_the_commit_is_settled(server_store: PostgresqlStore, cut: Callable[[], None]) -> None:
+    """DEP-29: the commit finds no connection; the rows tell that nothing was recorded, and the act is run again."""
+    runs = []
+
+    def act() -> str:
+        server_store.execute(INSERT, name="a")
+        runs.append(1)
+        if len(runs) == 1:
+            cut()
+        return "recorded"
+
+    def settle() -> str | None:
+        return "recorded" if server_store.execute(SELECT).rows else None
+
+    assert server_store.write(act, settle=settle) == "recorded"
+    with server_store.reading():
+        assert server_store.execute(SELECT).rows == [("a",)]
+
+
+def test_of_two_that_wait_for_each_other_both_end(server_store: PostgresqlStore, pauses: list[float]) -> None:
+    """DEP-29: the server ends one of a deadlock; its act is run again and succeeds."""
+    server_store.write(lambda: server_store.execute_each(INSERT, [{"name": "a"}, {"name": "b"}]))
+    gate = threading.Barrier(2, timeout=10)
+
+    def touch(first: str, second: str) -> None:
+        met = []
+
+        def act() -> None:
+            server_store.execute(TOUCH, name=first)
+            if not met:
+                met.append(gate.wait())
+            server_store.execute(TOUCH, name=second)
+
+        server_store.write(act)
+
+    threads = [threading.Thread(target=touch, args=names) for names in (("a", "b"), ("b", "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    with server_store.reading():
+        assert [row[1] for row in server_store.execute(SELECT_BOTH).rows] == ["xx", "xx"]
+    assert pauses == [0.5]
 
 
 class LostAnswer:
@@ -129,8 +192,10 @@ def test_a_lost_answer_is_settled_by_the_rows(
     """DEP-29: enqueue, claim and transition end once and right, whether the commit happened or not."""
     queue, jobs, owner = Queue(server_store), Jobs(server_store), Owner("a", "1")
     LostAnswer(server_store, monkeypatch, happens=happens)
-    [born] = queue.enqueue([birth()])
+    born, again, refused = queue.enqueue([birth(), birth(), birth(original_path="x" * 851)])
     assert born.outcome is Outcome.ENQUEUED
+    assert (again.outcome, again.job) == (Outcome.ALREADY_ACTIVE, born.job)
+    assert refused.outcome is Outcome.PATH_TOO_LONG
     LostAnswer(server_store, monkeypatch, happens=happens)
     [claimed] = queue.claim(1, owner)
     LostAnswer(server_store, monkeypatch, happens=happens)

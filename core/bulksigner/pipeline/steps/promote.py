@@ -14,18 +14,8 @@ __all__ = ["describe_delivery", "promote"]
 
 
 def promote(work: Work) -> None:
-    """Record where the output will be and what it is, then put it there without overwriting (PIPE-82, PIPE-85)."""
-    measured = work.signed_measured
-    if measured is None:
-        raise StepFailed("The job has no signed file.")
-    signed = work.require(work.signed)
-    output = work.parts.roots.output_path(signed.name)
-    work.job = work.parts.jobs.record(
-        work.job,
-        output_path=str(output),
-        output_length=measured.length,
-        output_sha256=measured.sha256.hex(),
-    )
+    """Put the signed file where the job's row says it will be, without overwriting (PIPE-82)."""
+    signed, output = work.require(work.signed), work.require(work.output)
     # Taken before the move: whoever waits for the output may collect it at once.
     work.output_modified_at = datetime.datetime.fromtimestamp(signed.stat().st_mtime, datetime.UTC)
     try:
@@ -39,7 +29,6 @@ def promote(work: Work) -> None:
         raise StepFailed(
             f"The output could not be moved to {output}: {error.strerror or error}.{describe_delivery(work.job)}"
         ) from error
-    work.output = output
 
 
 def describe_delivery(job: Job) -> str:

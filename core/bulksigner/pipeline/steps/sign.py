@@ -26,7 +26,7 @@ def mark(work: Work) -> None:
     task = SignTask(
         job_id=work.job.id,
         method=work.opened.stored.method,
-        reference=work.key_reference,
+        profile=work.key_reference.profile,
         file_name=work.job.file_name,
         format=work.job.format,
         staged=work.require(work.staged),
@@ -48,11 +48,23 @@ def mark(work: Work) -> None:
 
 
 def sign(work: Work) -> None:
-    """Sign the staged copy through the engine and move the job to Verifying (PIPE-79)."""
+    """Sign the staged copy through the engine and move the job to Verifying (PIPE-79).
+
+    The same commit says where the output will be and what it is: recovery tells from it what was delivered (PIPE-85).
+    """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
-    work.signed_measured = work.parts.engine.sign(work.task)
-    work.signed = work.task.target
-    changed = work.parts.jobs.transition(work.job, "sign", by=Actor.WORKER, message="Signed")
+    measured = work.parts.engine.sign(work.task)
+    work.signed, work.signed_measured = work.task.target, measured
+    work.output = work.parts.roots.output_path(work.signed.name)
+    changed = work.parts.jobs.transition(
+        work.job,
+        "sign",
+        by=Actor.WORKER,
+        message="Signed",
+        output_path=str(work.output),
+        output_length=measured.length,
+        output_sha256=measured.sha256.hex(),
+    )
     work.job = changed.job
     work.parts.announce(changed)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bulksigner.files import volumes
+from bulksigner.mounts import file_system_type, network_type
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -25,16 +25,22 @@ MOUNTS = """\
         ("/mnt/share/local/in", False),
     ],
 )
-def test_network_file_systems_are_recognised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_network: bool
-) -> None:
+def test_network_file_systems_are_recognised(path: str, is_network: bool) -> None:
     """BEY-41: the innermost mount decides."""
-    table = tmp_path / "mountinfo"
-    table.write_text(MOUNTS)
-    monkeypatch.setattr(volumes, "_MOUNTS", table)
-    assert volumes.is_network_path(Path(path)) is is_network
+    assert (network_type(Path(path), MOUNTS) is not None) is is_network
+
+
+def test_the_later_mount_hides_the_earlier() -> None:
+    """BEY-41: of two mounts on one point the last one counts."""
+    later = "43 22 0:38 / /mnt/share rw - ext4 /dev/sdb1 rw\n"
+    assert file_system_type(Path("/mnt/share/in"), MOUNTS + later) == "ext4"
 
 
 def test_a_real_local_path_is_local(tmp_path: Path) -> None:
     """BEY-41: a temporary folder of this host is no network mount, nor is a path that does not exist."""
-    assert not volumes.is_network_path(tmp_path / "not" / "there")
+    assert network_type(tmp_path / "not" / "there") is None
+
+
+def test_a_list_that_tells_nothing_gives_no_verdict(tmp_path: Path) -> None:
+    """BEY-41: where no mount is listed there is nothing to say."""
+    assert file_system_type(tmp_path, "") is None
