@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import waitress.server
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 EXIT_ADDRESS = 71
 BACKLOG = 1024
+STOP_LIMIT_SECONDS = 5.0
 
 
 class _ProblemTask(ErrorTask):  # type: ignore[misc]  # Waitress is not typed
@@ -53,6 +54,7 @@ class HttpServer:
         """Bind every address. Raises `StartRefused` (exit 71, OPS-58) naming the one that cannot be had."""
         self._sockets: list[socket.socket] = []
         self._server: Any = None
+        self._loop: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
         try:
             for address in addresses:
@@ -68,10 +70,9 @@ class HttpServer:
 
     def start(self, services: WebServices, *, threads: int) -> None:
         """Begin to answer."""
-        listeners: dict[int, Any] = {}
         self._server = waitress.server.create_server(
             create_app(services),
-            map=listeners,
+            map=self._loop,
             sockets=self._sockets,
             threads=threads,
             ident=None,
@@ -81,18 +82,49 @@ class HttpServer:
             channel_timeout=limits.READ_TIMEOUT_SECONDS,
             connection_limit=BACKLOG,
         )
-        for listener in listeners.values():
-            if hasattr(listener, "channel_class"):
-                listener.channel_class = _Channel
+        for listener in self._listeners():
+            listener.channel_class = _Channel
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop answering and free the addresses."""
-        if self._server is not None:
-            self._server.close()
+        """Take no more requests, let those under way be answered, and free the addresses."""
+        if self._server is not None and self._thread is not None:
+            # A listening socket that is closed while another thread polls it stays open until that poll ends, so the
+            # loop closes its own.
+            trigger = self._listeners()[0].trigger
+            self._run_in_loop(trigger, self._stop_listening)
+            self._server.task_dispatcher.shutdown(timeout=STOP_LIMIT_SECONDS)
+            self._run_in_loop(trigger, self._let_go)
+            self._thread.join(STOP_LIMIT_SECONDS)
+            self._server = None
         for bound in self._sockets:
             bound.close()
+
+    def _listeners(self) -> list[Any]:
+        return [one for one in self._loop.values() if hasattr(one, "channel_class")]
+
+    def _run_in_loop(self, trigger: Any, act: Callable[[], None]) -> None:
+        is_done = threading.Event()
+
+        def run() -> None:
+            act()
+            is_done.set()
+
+        trigger.pull_trigger(run)
+        is_done.wait(STOP_LIMIT_SECONDS)
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners():
+            listener.del_channel()
+            listener.socket.close()
+
+    def _let_go(self) -> None:
+        for one in list(self._loop.values()):
+            if isinstance(one, HTTPChannel):
+                one.close_when_flushed = True
+            else:
+                one.close()
 
 
 def _bind(address: ListenAddress) -> socket.socket:

@@ -1,0 +1,178 @@
+"""The readiness rows of a running service, green and red, and those of `bulksigner check`."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bulksigner.inspection import Inspection, inspect
+from bulksigner.pipeline.engine import InProcessEngine
+from bulksigner.records.errors import StoreFailed
+
+CHECK_PLUGIN = """
+from bulksigner.contract.hookspecs import hookimpl
+
+
+class Failing:
+    name = "vault"
+    gating = False
+
+    def run(self):
+        raise RuntimeError("sealed")
+
+
+@hookimpl
+def bulksigner_readiness_checks(settings):
+    return [Failing()]
+"""
+
+
+def rows_of(report: Any) -> dict[str, Any]:
+    return {row.name: row for row in report.rows}
+
+
+def test_every_row_of_a_sound_service_is_green(built: Any, tmp_path: Path) -> None:
+    """API-81 to API-83, API-86, API-99: names, order and what gates."""
+    service = built()
+    service.start()
+    report = service.readiness.report()
+    assert [(row.name, row.ok, row.gating) for row in report.rows] == [
+        ("database", True, True),
+        ("signing-engine", True, True),
+        ("pipeline-worker", True, True),
+        ("input-folder:inbox", True, True),
+        ("signing-profile:default", True, False),
+    ]
+    assert report.rows[0].detail == f"reachable (SQLite ({tmp_path / 'data/db/bulksigner.db'}))"
+
+
+def test_each_row_turns_red_for_its_own_reason(built: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """API-81 to API-83, API-99: and is named in words."""
+    monkeypatch.setattr(InProcessEngine, "find_fault", lambda _: "Pades: OSError: libcrypto")
+    service = built()
+
+    def fail() -> None:
+        raise StoreFailed("no answer")
+
+    monkeypatch.setattr(service.store, "probe", fail)
+    service.worker._fault = "the thread pipeline-loop died twice"
+    shutil.rmtree(tmp_path / "inbox")
+    report = service.readiness.report()
+    rows = rows_of(report)
+    assert not report.ready
+    assert {name for name, row in rows.items() if not row.ok} == rows.keys() - {"signing-profile:default"}
+    assert rows["database"].detail.startswith("unreachable (SQLite")
+    assert rows["database"].detail.endswith("StoreFailed)")
+    assert rows["signing-engine"].detail == "the self-test failed: Pades: OSError: libcrypto"
+    assert "died twice" in rows["pipeline-worker"].detail
+    assert str(tmp_path / "inbox") in rows["input-folder:inbox"].detail
+
+
+def test_profiles_that_cannot_serve_do_not_gate(built: Any, tmp_path: Path) -> None:
+    """API-80, API-86, API-88: a key that is gone and a folder that this host does not have."""
+    built().stop()
+    (tmp_path / "company.pfx").unlink()
+    service = built(Storage__Inputs__0__Name="other", Storage__Inputs__0__Profile=None)
+    service.start()
+    report = service.readiness.report()
+    rows = rows_of(report)
+    assert report.ready
+    assert not rows["signing-profile:default"].ok
+    assert "company.pfx" in rows["signing-profile:default"].detail
+    assert not rows["profile-input-folder:default"].ok
+    assert "'inbox'" in rows["profile-input-folder:default"].detail
+    assert rows["input-folder:other"].ok
+
+
+def look(lay: Any, **changes: str | None) -> tuple[Inspection, dict[str, Any]]:
+    report = inspect(lay(**changes))
+    return report, rows_of(report)
+
+
+def test_a_check_before_the_first_start_creates_nothing(lay: Any, tmp_path: Path) -> None:
+    """OPS-203: everything is opened, nothing is made."""
+    report, rows = look(lay)
+    assert report.ready
+    assert all(row.ok for row in report.rows)
+    assert {"storage-root", "signing-engine", "input-folder:inbox", "database", "signing-profile:default"} <= set(rows)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_check_after_a_start_reads_what_is_stored(built: Any, lay: Any) -> None:
+    """OPS-203: the profiles of the database, not those of the settings."""
+    built().stop()
+    report, rows = look(lay, Signing__Certificate__Pfx__Path="/elsewhere.pfx")
+    assert report.ready
+    assert rows["signing-profile:default"].ok
+
+
+def test_a_check_names_a_missing_and_a_locked_certificate(lay: Any, tmp_path: Path) -> None:
+    """OPS-203: without the password in the text."""
+    _, rows = look(lay, Signing__Certificate__Pfx__Path=str(tmp_path / "none.pfx"))
+    assert not rows["signing-profile:default"].ok
+    assert "none.pfx" in rows["signing-profile:default"].detail
+    _, rows = look(lay, Signing__Certificate__Pfx__Password="another password")
+    assert not rows["signing-profile:default"].ok
+    assert "password" in rows["signing-profile:default"].detail
+    assert "another password" not in rows["signing-profile:default"].detail
+
+
+def test_a_check_names_a_folder_that_cannot_be_listed(lay: Any, tmp_path: Path) -> None:
+    """OPS-203: it gates."""
+    report, rows = look(lay, Storage__Inputs__0__Path=str(tmp_path / "nowhere"))
+    assert not report.ready
+    assert str(tmp_path / "nowhere") in rows["input-folder:inbox"].detail
+
+
+def test_a_check_names_a_root_that_is_a_file(lay: Any, tmp_path: Path) -> None:
+    """OPS-203: the other rows follow all the same."""
+    (tmp_path / "file").touch()
+    report, rows = look(lay, Storage__Root=str(tmp_path / "file"))
+    assert not report.ready
+    assert not rows["storage-root"].ok
+    assert rows["signing-profile:default"].ok
+
+
+def test_a_check_refuses_a_database_of_a_newer_build(built: Any, lay: Any, tmp_path: Path) -> None:
+    """OPS-203, OPS-27: named, and not touched."""
+    built().stop()
+    path = tmp_path / "data/db/bulksigner.db"
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(schema_version)")]
+        newest = dict(zip(columns, database.execute("SELECT * FROM schema_version").fetchone(), strict=True))
+        newest |= {"version": 9999}
+        marks = ", ".join("?" * len(columns))
+        database.execute(f"INSERT INTO schema_version VALUES ({marks})", list(newest.values()))
+    report, rows = look(lay)
+    assert not report.ready
+    assert "9999" in rows["database"].detail
+
+
+def test_a_check_outlives_a_plugin_that_breaks(lay: Any, install: Any, tmp_path: Path) -> None:
+    """OPS-203: its row is red and the others are there."""
+    (tmp_path / "site" / "vault_checks.py").write_text(CHECK_PLUGIN)
+    install("vault_checks", "vault_checks")
+    report, rows = look(lay)
+    assert report.ready
+    assert not rows["vault"].ok
+    assert "sealed" in rows["vault"].detail
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(2)])
+def test_a_check_outlives_a_storage_provider_that_breaks(lay: Any, monkeypatch: Any, error: BaseException) -> None:
+    """OPS-203: whatever it raises is the verdict of its row."""
+    foundation = lay()
+    [provider] = [foundation.registry.storage_provider("LocalFileSystem")]
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(provider), "open", fail)
+    rows = rows_of(inspect(foundation))
+    assert not rows["input-folder:inbox"].ok
+    assert type(error).__name__ in rows["input-folder:inbox"].detail
