@@ -5,17 +5,19 @@ Everything but pytest is imported inside the functions: the plugin is loaded in 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from bulksigner.testing.certificates import Authority, Issued
     from bulksigner.testing.databases import PostgresServer
+    from bulksigner.testing.harness import Harness
 
 __all__ = ["missing", "require_tool"]
 
@@ -79,6 +81,29 @@ def pfx(leaf: Issued, tmp_path: Path) -> tuple[Path, str]:
     """Write `leaf` as a PKCS#12 file; returns path and password."""
     password = "senha de teste"
     return leaf.write_pfx(tmp_path / "certificate.pfx", password), password
+
+
+@pytest.fixture
+def make_harness(leaf: Issued, tmp_path: Path) -> Iterator[Callable[..., Harness]]:
+    """Return a maker of services on folders of their own; it takes what `testing.harness.prepare` takes."""
+    from bulksigner.testing.harness import Harness, prepare
+
+    with contextlib.ExitStack() as stack:
+
+        def make(**choices: Any) -> Harness:
+            folder = tmp_path / f"service-{len(made)}"
+            made.append(Harness(prepare(folder, **{"issued": leaf, **choices})))
+            stack.callback(made[-1].close)
+            return made[-1]
+
+        made: list[Harness] = []
+        yield make
+
+
+@pytest.fixture
+def harness(make_harness: Callable[..., Harness]) -> Harness:
+    """Return a whole service on SQLite, stepped by hand; it is closed afterwards."""
+    return make_harness()
 
 
 @pytest.fixture(scope="session")
