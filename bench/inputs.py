@@ -33,6 +33,7 @@ def all_inputs() -> tuple[Input, ...]:
         for name, size_bytes, pages, objects in _PDF_SIZES:
             content = pdf_file(pages=pages, size_bytes=size_bytes, object_count=objects, cross_reference=kind)
             made.append(Input(f"{name}{suffix}", ".pdf", content))
+    made.append(Input("pdf-10000-objects", ".pdf", pdf_file(pages=50, object_count=10_000)))
     made.append(Input("payment-200k", ".rem", cnab240_file(size_bytes=200_000)))
     made.append(Input("xml-10k", ".xml", xml_file(size_bytes=10_000)))
     return tuple(made)

@@ -1,16 +1,19 @@
 """The lines of the benchmark by name. A line is a function from a wish for repetitions to results.
 
-A line of the product is added in three steps: write `run_<name>(count: int | None) -> list[Result]` in a module of its
-own, measure the loops of `bench.floors` that it stands beside in the same run, and add a row to `LINES`. PERF-20 to
-PERF-25 say what each has to print; an end-to-end line states `MaxConcurrency` and engine in `Result.note`.
+A further line is a function `run_<name>(count: int | None) -> list[Result]` in a module of its own, measured beside the
+loops of `bench.floors` where others do the same, and a row here. An end-to-end line states `MaxConcurrency` and engine
+in `Result.note`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bench.end_to_end import run_cades, run_pades, run_scale, run_xades
 from bench.floors import run_floors
+from bench.latency import run_latency
 from bench.measure import Result
+from bench.uploads import run_api
 
 __all__ = ["LINES", "Line"]
 
@@ -18,4 +21,10 @@ Line = Callable[[int | None], list[Result]]
 
 LINES: Mapping[str, Line] = {
     "floors": run_floors,
+    "pades": run_pades,
+    "cades": run_cades,
+    "xades": run_xades,
+    "scale": run_scale,
+    "latency": run_latency,
+    "api": run_api,
 }

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bulksigner.contract import hookspecs
-from bulksigner.contract.codes import CODES
+from bulksigner.settings.reference import render_reference
+from bulksigner.settings.schema import CollectedSchema
+from bulksigner.web.reference import codes_page, routes_page
 
 __all__ = ["PAGES", "hook_functions", "hook_signature"]
 
@@ -49,31 +51,16 @@ def hooks_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def error_codes_page() -> str:
-    """Render docs/reference/error-codes.md from contract.codes."""
-    rows = [
-        f"| `{row.code}` | {row.status or 'never a response'} | {row.title} |"
-        for row in sorted(CODES.values(), key=lambda row: row.code)
-    ]
-    return "\n".join(
-        [
-            "# Error codes",
-            "",
-            _NOTE,
-            "",
-            "The code is what programs read; the text beside it may change. Codes are only added, never renamed.",
-            "",
-            "| code | HTTP status | meaning |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+def settings_page() -> str:
+    """Render docs/reference/settings.md: the keys of the core."""
+    return render_reference(CollectedSchema())
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/reference/error-codes.md": error_codes_page,
+    "docs/reference/error-codes.md": lambda: codes_page(_NOTE),
     "docs/reference/hooks.md": hooks_page,
+    "docs/reference/rest-api.md": lambda: routes_page(_NOTE),
+    "docs/reference/settings.md": settings_page,
 }
 
 

@@ -12,7 +12,7 @@ from functools import partial
 import attrs
 
 from bulksigner.boot import Foundation, new_owner, open_store, product_version
-from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.errors import ConfigurationRefused, PermanentFailure
 from bulksigner.contract.storage import Folder
 from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.work import WorkRoots
@@ -48,6 +48,7 @@ from bulksigner.records.events import Event, write_event
 from bulksigner.records.migrate import migrate
 from bulksigner.records.service_lock import hold_database
 from bulksigner.recovery.sweep import SweepReport, sweep
+from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.model import EngineChoice
 from bulksigner.web.services import WebServices
 
@@ -195,8 +196,10 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
 
     profile_rows = ProfileStore(store)
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
+    if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
+        raise ConfigurationRefused(failures)
     seeded = seed_profiles(profile_rows, core, sealer, utc_now)
-    profiles = open_profiles(profile_rows, foundation.registry, sealer)
+    profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register)
     undo.callback(profiles.close)
 
     jobs, queue = Jobs(store), Queue(store)
@@ -207,7 +210,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
 
     folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
     folders.settle_leftovers()
-    enqueue = EnqueueService(jobs, queue, profiles, announcer)
+    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format)
     watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder)
     announcer.watchers = watchers
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
@@ -285,7 +288,7 @@ def _open_engine(foundation: Foundation, profiles: OpenedProfiles) -> Engine:
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
     if choice is EngineChoice.PROCESSES or (choice is EngineChoice.AUTO and workers > 1):
-        boot = WorkerBoot(tuple(sorted(foundation.variables.disabled_plugins)), foundation.settings.plugins)
+        boot = WorkerBoot(foundation.registry.signing_plugins, foundation.settings.plugins)
         engine = ProcessEngine(boot, workers, here)
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:

@@ -36,6 +36,7 @@ class Foundation:
     plugins: PluginSet
     registry: Registry
     settings: LoadedSettings
+    installed: Installed
     codes: Mapping[str, ErrorCode]
 
 
@@ -55,10 +56,10 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         storage_providers=frozenset(registry.names(roles.STORAGE_PROVIDER)),
         signing_methods=frozenset(registry.names(roles.SIGNING_METHOD)),
     )
-    failures = [*check_choices(settings, installed), *_account_failures(variables)]
+    failures = [*check_choices(settings.core, installed), *_account_failures(variables)]
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, {**CODES, **schema.codes})
+    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes})
 
 
 def open_store(settings: LoadedSettings) -> Store:

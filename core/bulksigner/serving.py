@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import waitress.server
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.settings.variables import ListenAddress
 from bulksigner.web import limits
 from bulksigner.web.app import create_app
+from bulksigner.web.problems import answer_before_app
 from bulksigner.web.services import WebServices
 
 __all__ = ["HttpServer"]
@@ -23,6 +26,23 @@ log = logging.getLogger(__name__)
 
 EXIT_ADDRESS = 71
 BACKLOG = 1024
+
+
+class _ProblemTask(ErrorTask):  # type: ignore[misc]  # Waitress is not typed
+    """Answers what Waitress refuses by itself as the app would (API-05): too large, malformed, too long a head."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        status, headers, body = answer_before_app(error.code, f"{error.reason}: {error.body}")
+        self.status = status
+        self.response_headers.extend(headers)
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # Waitress is not typed
+    error_task_class = _ProblemTask
 
 
 class HttpServer:
@@ -49,8 +69,10 @@ class HttpServer:
         """Begin to answer."""
         for bound in self._sockets:
             bound.listen(BACKLOG)
+        listeners: dict[int, Any] = {}
         self._server = waitress.server.create_server(
             create_app(services),
+            map=listeners,
             sockets=self._sockets,
             threads=threads,
             ident=None,
@@ -60,6 +82,9 @@ class HttpServer:
             channel_timeout=limits.READ_TIMEOUT_SECONDS,
             connection_limit=BACKLOG,
         )
+        for listener in listeners.values():
+            if hasattr(listener, "channel_class"):
+                listener.channel_class = _Channel
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
         self._thread.start()
 

@@ -1,6 +1,6 @@
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 LONGEST_LINES = 400
@@ -55,16 +55,39 @@ def test_module_names_say_what_is_inside(product_modules: list[Path], root: Path
     assert vague <= ALLOWED_VAGUE
 
 
-def public_without_docstring(tree: ast.Module) -> list[str]:
-    """Name the public classes, functions and methods of a module that have no docstring."""
+def is_protocol(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).split("[")[0] in ("Protocol", "typing.Protocol") for base in node.bases)
+
+
+def documented_in_roles(trees: Iterable[ast.Module]) -> set[str]:
+    """Name the methods that a role (a Protocol) documents, so that those who fulfil it need not repeat it."""
+    return {
+        member.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and is_protocol(node)
+        for member in node.body
+        if isinstance(member, ast.FunctionDef) and ast.get_docstring(member)
+    }
+
+
+def public_without_docstring(tree: ast.Module, documented: Set[str] = frozenset()) -> list[str]:
+    """Name the public classes, functions and methods of a module that have no docstring.
+
+    Left out are methods of a role documented elsewhere, properties by which a Protocol declares an attribute, and the
+    `Meta` of a database model.
+    """
     bare = [] if ast.get_docstring(tree) else ["the module"]
     scopes: list[tuple[str, ast.Module | ast.ClassDef]] = [("", tree)]
     while scopes:
         prefix, scope = scopes.pop()
+        in_protocol = isinstance(scope, ast.ClassDef) and is_protocol(scope)
         for node in scope.body:
             if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
                 continue
-            if not ast.get_docstring(node):
+            is_attribute = in_protocol and any(ast.unparse(mark) == "property" for mark in node.decorator_list)
+            exempt = is_attribute or node.name == "Meta" or (prefix and node.name in documented)
+            if not ast.get_docstring(node) and not exempt:
                 bare.append(f"{prefix}{node.name} (line {node.lineno})")
             if isinstance(node, ast.ClassDef):
                 scopes.append((f"{prefix}{node.name}.", node))
@@ -73,19 +96,23 @@ def public_without_docstring(tree: ast.Module) -> list[str]:
 
 def test_public_names_have_a_docstring(product_modules: list[Path], root: Path):
     """Design, section 8: docstrings of public names, in core and plugins."""
+    sources = {path: path.read_text(encoding="utf-8") for path in product_modules}
+    trees = {path: ast.parse(source) for path, source in sources.items() if source.strip()}
+    documented = documented_in_roles(trees.values())
     bare = {}
-    for path in product_modules:
-        if path.name == "__init__.py" and not path.read_text(encoding="utf-8").strip():
-            continue
-        if found := public_without_docstring(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees.items():
+        if found := public_without_docstring(tree, documented):
             bare[str(path.relative_to(root))] = found
     assert not bare
 
 
 def test_the_docstring_rule_sees_what_is_missing():
-    """The rule above can fail: class, method and function without a docstring are all named."""
+    """The rule above can fail: class, method and function are all named, what a role documents is not."""
     tree = ast.parse('"""M."""\nclass A:\n    def b(self): ...\n    def _c(self): ...\ndef d(): ...\n')
     assert public_without_docstring(tree) == ["A (line 2)", "d (line 5)", "A.b (line 3)"]
+    assert public_without_docstring(tree, {"b", "d"}) == ["A (line 2)", "d (line 5)"]
+    role = ast.parse('class R(Protocol):\n    def b(self):\n        """Do b."""\n    def e(self): ...\n')
+    assert documented_in_roles([role]) == {"b"}
 
 
 def cited(path: Path) -> Iterator[str]:

@@ -13,9 +13,10 @@ import os
 import uuid
 from pathlib import Path
 
+from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.storage import Fingerprint
 from bulksigner.files import durable
-from bulksigner.files.names import NAME_LIMIT_BYTES
+from bulksigner.files.names import NAME_LIMIT_BYTES, child_of
 
 __all__ = ["PRIVATE_PREFIX", "arriving_path", "put_back", "removing_path", "settle_leftovers"]
 
@@ -65,6 +66,14 @@ def settle_leftovers(folder: Path) -> list[str]:
 
 
 def _settle(aside: Path) -> str:
+    # Anyone may drop a file of such a name; it must not keep the service from starting.
+    try:
+        return _finish_or_undo(aside)
+    except (OSError, BulkSignerError) as error:
+        return f"Left {aside} alone: {error}"
+
+
+def _finish_or_undo(aside: Path) -> str:
     if aside.name.startswith(_ARRIVING):
         durable.remove_file(aside)
         return f"Removed {aside}: an upload that was never completed."
@@ -72,7 +81,8 @@ def _settle(aside: Path) -> str:
     if _tag(durable.measure(aside).sha256) == tag:
         durable.remove_file(aside)
         return f"Removed {aside}: the input {name} was signed and delivered before the service ended."
-    return f"Put {put_back(aside, aside.with_name(name))} back: it arrived while an earlier input was being removed."
+    place = put_back(aside, child_of(aside.parent, name))
+    return f"Put {place} back: it arrived while an earlier input was being removed."
 
 
 def _tag(sha256: bytes) -> str:

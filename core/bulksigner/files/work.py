@@ -54,6 +54,11 @@ class WorkRoots:
         """Return the path of `processing/<id>`."""
         return child_of(self.processing, job_id)
 
+    def job_folder_names(self) -> list[str]:
+        """Return the names of the folders below `processing/`, sorted; each is the id of a job, or of none (CLU-10)."""
+        with os.scandir(self.processing) as found:
+            return sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
+
     def open_job_folder(self, job_id: str) -> Path:
         """Create `processing/<id>`, or find it."""
         folder = self.job_folder(job_id)

@@ -18,6 +18,7 @@ __all__ = ["Head", "Stream", "check_cms", "read_head"]
 
 _BLOCK_BYTES = 256 * 1024
 _TAIL_LIMIT_BYTES = 4 * 1024 * 1024
+_LINE_BYTES = 64 + 1
 _BEGIN = b"-----BEGIN PKCS7-----\n"
 _END = b"-----END PKCS7-----\n"
 
@@ -167,7 +168,7 @@ def _decode_pem(blocks: _MeasuredBlocks) -> Iterator[bytes]:
             if not text.startswith(_BEGIN):
                 raise CheckFailed("The file is not PEM with the label PKCS7.")
             text, began = text[len(_BEGIN) :], True
-        whole = max(0, len(text) - len(_END) - 65) // 65 * 65
+        whole = max(0, len(text) - len(_END) - _LINE_BYTES) // _LINE_BYTES * _LINE_BYTES
         if whole:
             yield _decode_lines(text[:whole])
             text = text[whole:]
@@ -177,11 +178,17 @@ def _decode_pem(blocks: _MeasuredBlocks) -> Iterator[bytes]:
 
 
 def _decode_lines(text: bytes) -> bytes:
-    lines = text.split(b"\n")
-    last = lines.pop()
-    if last or any(len(line) != 64 for line in lines[:-1]) or (lines and not 0 < len(lines[-1]) <= 64):
+    """Decode lines of 64 characters, of which the last may be shorter."""
+    whole = len(text) // _LINE_BYTES * _LINE_BYTES
+    rest = text[whole:]
+    digits = text.translate(None, b"\n")
+    if (
+        text[_LINE_BYTES - 1 : whole : _LINE_BYTES].strip(b"\n")
+        or (rest and (len(rest) < 2 or rest[-1:] != b"\n"))
+        or len(digits) != len(text) - whole // _LINE_BYTES - bool(rest)
+    ):
         raise CheckFailed("The PEM file has lines of other lengths than 64 characters.")
     try:
-        return binascii.a2b_base64(b"".join(lines), strict_mode=True)
+        return binascii.a2b_base64(digits, strict_mode=True)
     except binascii.Error as error:
         raise CheckFailed(f"The PEM file is not base64: {error}.") from error

@@ -49,7 +49,7 @@ class PadesSigner:
         start, end = self._pdf_update.append_signature(
             document,
             self._pdf_update.EmptySignature(
-                field_name=f"Signature-{expected.sha256[:8].hex()}",
+                field_name=f"Signature{expected.sha256[:8].hex()}",
                 filter=self._spec.pades_filter,
                 sub_filter=self._spec.pades_sub_filter,
                 signed_at=signed_at,

@@ -89,8 +89,10 @@ class PdfFile:
         position = 0
         while True:
             while position < len(self._sections):
-                entry = self._sections[position].find(self._data, number)
-                if entry is not None:
+                section = self._sections[position]
+                entry = section.find(self._data, number)
+                # A hybrid file's table calls free what its stream has (7.5.8.4).
+                if entry is not None and (entry.kind != 0 or "/XRefStm" not in section.trailer):
                     return entry
                 position += 1
             if not self._pending:
@@ -106,7 +108,7 @@ class PdfFile:
         table = _TABLE.match(self._data, start)
         if table is not None:
             section = TableSection.read(self._data, table.end())
-            # ISO 32000-1 7.5.8.4: a hybrid file's stream is looked at after its table and before older sections.
+            # 7.5.8.4: a hybrid file's stream is looked at after its table and before older sections.
             self._pending = _offsets(section.trailer, "/XRefStm") + _offsets(section.trailer, "/Prev")
         else:
             stream = self._read_object(start, None)
@@ -121,7 +123,8 @@ class PdfFile:
     def _read_object(self, offset: int, number: int | None) -> PdfValue:
         header = _OBJECT.match(self._data, offset) if offset < len(self._data) else None
         if header is None or (number is not None and int(header[1]) != number):
-            raise CheckFailed(f"The PDF has no object {number} at byte {offset}, where its cross-reference says.")
+            what = "cross-reference" if number is None else f"object {number}"
+            raise CheckFailed(f"The PDF has no {what} at byte {offset}, where it should be.")
         value, position = parse_value(self._data, header.end())
         if isinstance(value, dict):
             stream = _STREAM.match(self._data, position)

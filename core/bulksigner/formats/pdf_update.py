@@ -100,23 +100,25 @@ class _Verbatim(generic.PdfObject):  # type: ignore[misc]  # pyHanko is seen wit
 
 
 def _require_changes_allowed(root: Any) -> None:
-    permissions = root.get("/Perms")
-    if permissions is None or "/DocMDP" not in permissions:
-        return
-    for reference in permissions["/DocMDP"].get("/Reference", ()):
-        transform = reference.get_object()
-        if transform.get("/TransformMethod") != "/DocMDP":
+    certification = _entry(_entry(root, "/Perms", {}), "/DocMDP", {})
+    for member in _entry(certification, "/Reference", ()):
+        reference = member.get_object()
+        if _entry(reference, "/TransformMethod", None) != "/DocMDP":
             continue
-        level = transform.get("/TransformParams", {}).get("/P", _DOC_MDP_DEFAULT)
-        if level == _NO_CHANGES:
+        if _entry(_entry(reference, "/TransformParams", {}), "/P", _DOC_MDP_DEFAULT) == _NO_CHANGES:
             raise FormatRefused(
                 "The PDF is certified with no changes allowed (catalog, /Perms /DocMDP, level 1); "
                 "a further signature would break that certification."
             )
 
 
+def _entry(dictionary: Any, key: str, default: Any) -> Any:
+    """Look up an entry and follow its reference, which pyHanko's `get` does not."""
+    return dictionary[key] if key in dictionary else default  # noqa: SIM401 - `get` is what this replaces
+
+
 def _find_first_page(writer: Any) -> Any:
-    if writer.root["/Pages"].get("/Count", 0) < 1:
+    if _entry(writer.root["/Pages"], "/Count", 0) < 1:
         raise FormatRefused("The PDF has no pages (page tree, /Count); there is nothing to sign.")
     return writer.find_page_for_modification(0)[0]
 
@@ -175,7 +177,7 @@ def _extend_form(writer: Any, field_reference: Any) -> None:
     stale = "/NeedAppearances" in form
     if stale:
         del form["/NeedAppearances"]
-    if stale or form.get("/SigFlags") != _SIGNATURES_EXIST_APPEND_ONLY:
+    if stale or _entry(form, "/SigFlags", 0) != _SIGNATURES_EXIST_APPEND_ONLY:
         form[pdf_name("/SigFlags")] = generic.NumberObject(_SIGNATURES_EXIST_APPEND_ONLY)
         writer.update_container(form)
 

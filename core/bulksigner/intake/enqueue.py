@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bulksigner.builtin.by_extension import choose_by_extension
 from bulksigner.contract.errors import ProviderError
+from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Entry
 from bulksigner.intake.folders import OpenedFolder
-from bulksigner.intake.names import format_by_name
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
 from bulksigner.jobs.states import ACTIVE, JobStatus
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bulksigner.jobs.model import Changed, Job
     from bulksigner.jobs.queue import Enqueued, Queue
     from bulksigner.jobs.store import Jobs
+    from bulksigner.profiles.model import StoredProfile
     from bulksigner.profiles.opened import OpenedProfiles
 
 __all__ = ["EnqueueService", "Offer", "Outcome", "OutcomeKind"]
@@ -69,14 +71,22 @@ _VANISHED = Outcome(OutcomeKind.VANISHED)
 class EnqueueService:
     """Turns batches of candidates into jobs, one query and one transaction a batch.
 
-    `announce` is called for each new job after its commit (metrics, wake signal, plugins).
+    `announce` is called for each new job after its commit; `choose_format` answers where a profile names no format.
     """
 
-    def __init__(self, jobs: Jobs, queue: Queue, profiles: OpenedProfiles, announce: Callable[[Changed], None]) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        queue: Queue,
+        profiles: OpenedProfiles,
+        announce: Callable[[Changed], None],
+        choose_format: Callable[[str], Format | None] = choose_by_extension,
+    ) -> None:
         self._jobs = jobs
         self._queue = queue
         self._profiles = profiles
         self._announce = announce
+        self._choose_format = choose_format
 
     def offer(self, batch: Sequence[Offer]) -> list[Outcome]:
         """Offer files in the order of PIPE-36; the outcomes are in the order of the batch.
@@ -104,6 +114,10 @@ class EnqueueService:
             failed = Outcome(OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
             return [failed if outcome is None else outcome for outcome in outcomes]
         return [outcome for outcome in outcomes if outcome is not None]
+
+    def format_of(self, file_name: str, profile: StoredProfile) -> Format:
+        """Return the format a file is signed in: the profile's, or that of its name (PIPE-38)."""
+        return profile.format or self._choose_format(file_name) or Format.CADES
 
     def insert(self, births: Sequence[Birth]) -> list[Enqueued]:
         """Enqueue in one transaction and announce what was born; what the database raises passes through."""
@@ -136,7 +150,7 @@ class EnqueueService:
             original_path=path,
             input_folder=opened.name,
             profile_name=stored.name,
-            format=stored.format or format_by_name(name),
+            format=self.format_of(name, stored),
             source=JobSource.WATCHER,
             message=f"Queued from {door} {opened.name}",
         )

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
-from bulksigner.contract.errors import NotFound, ProviderError
+from bulksigner.contract.errors import NotFound, ProviderError, StartRefused
 from bulksigner.contract.storage import Folder, StorageProvider
+from bulksigner.files.durable import FOLDER_MODE
 from bulksigner.files.set_aside import PRIVATE_PREFIX
-from bulksigner.files.volumes import is_network_path
 from bulksigner.intake.closed_folder import ClosedFolder
 from bulksigner.intake.names import IgnoreRules, is_landing_name
+from bulksigner.mounts import network_type
 
 if TYPE_CHECKING:
-    from bulksigner.settings.model import StorageSettings, WatchedFolderSettings
+    from bulksigner.settings.model import InputFolder, StorageSettings, WatchedFolderSettings
 
 __all__ = ["OpenedFolder", "OpenedFolders", "open_folders"]
 
@@ -93,20 +94,24 @@ class OpenedFolders:
 def open_folders(
     storage: StorageSettings, watched: WatchedFolderSettings, provider: Callable[[str], StorageProvider]
 ) -> OpenedFolders:
-    """Open every configured folder; one that cannot be opened stays in the list and says why at each use (CFG-59)."""
+    """Open every configured folder; one that cannot be opened stays in the list and says why at each use (CFG-59).
+
+    A local folder below `Storage:Root` is made, or `StartRefused` (exit 73) raised; any other may be a mount, and an
+    empty folder in its place would hide that it is missing.
+    """
     opened = []
     for given in storage.inputs:
         source = provider(given.provider or storage.provider)
         is_local = source.notifies
         if is_local and given.path.is_relative_to(storage.root):
-            given.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+            _make(given)
         folder: Folder
         try:
             folder = source.open(str(given.path), {})
         except ProviderError as error:
             log.warning("Input folder %s cannot be opened: %s", given.name, error.message)
             folder = ClosedFolder(str(given.path), error.message)
-        has_events = is_local and not is_network_path(Path(given.path))
+        has_events = is_local and network_type(Path(given.path)) is None
         poll_interval_seconds = given.poll_interval_seconds
         if poll_interval_seconds is None and not has_events:
             poll_interval_seconds = watched.poll_interval_seconds
@@ -116,6 +121,17 @@ def open_folders(
         )
         opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds))
     return OpenedFolders(opened)
+
+
+def _make(given: InputFolder) -> None:
+    try:
+        given.path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartRefused(
+            f"The input folder {given.name} cannot be created at {given.path}: {error.strerror}. Give the account that "
+            f"runs the service write access to it; under systemd name it in ReadWritePaths.",
+            exit_code=73,
+        ) from error
 
 
 @runtime_checkable

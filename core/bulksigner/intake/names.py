@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import attrs
 
 from bulksigner.contract.errors import Refusal
-from bulksigner.contract.signing import Format
 
-__all__ = ["IgnoreRules", "clean_client_name", "format_by_name", "is_landing_name", "mint_landing_name"]
+__all__ = ["IgnoreRules", "clean_client_name", "is_landing_name", "mint_landing_name"]
 
 _NAME_LIMIT_BYTES = 255
 _EXTENSION_LIMIT = 16
@@ -80,12 +79,6 @@ def mint_landing_name(file_name: str) -> str:
 def is_landing_name(name: str) -> bool:
     """Tell whether `mint_landing_name` made this name."""
     return name.startswith(_LANDING_TAG) and _LANDING_NAME.fullmatch(name) is not None
-
-
-def format_by_name(file_name: str) -> Format:
-    """Choose the format of a file whose profile names none (PIPE-38)."""
-    extension = file_name.lower().rpartition(".")[2] if "." in file_name else ""
-    return {"pdf": Format.PADES, "xml": Format.XADES}.get(extension, Format.CADES)
 
 
 def _invalid(reason: str) -> Refusal:

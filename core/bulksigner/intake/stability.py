@@ -29,7 +29,10 @@ class _Track:
 
 
 class Stability:
-    """Samples whole listings: any number of files is on its way at the cost of one listing a sample."""
+    """Samples whole listings: any number of files is on its way at the cost of one listing a sample.
+
+    A listing is one look at all files, so `StabilityConcurrency` (CFG-126) has nothing to bound here.
+    """
 
     def __init__(self, required_samples: int, interval_seconds: float, timeout_seconds: float) -> None:
         self._required = required_samples

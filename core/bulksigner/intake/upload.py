@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from bulksigner.contract.errors import BulkSignerError, NotAllowed, NotFound, RaceLost, Refusal
+from bulksigner.contract.errors import NotAllowed, NotFound, ProviderError, RaceLost, Refusal
 from bulksigner.contract.signing import Format
 from bulksigner.files.durable import copy_measured, remove_file
 from bulksigner.files.names import child_of
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.enqueue import EnqueueService, OutcomeKind
 from bulksigner.intake.folders import OpenedFolders
-from bulksigner.intake.names import clean_client_name, format_by_name, is_landing_name, mint_landing_name
+from bulksigner.intake.names import clean_client_name, is_landing_name, mint_landing_name
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
 
 if TYPE_CHECKING:
@@ -82,18 +83,21 @@ class UploadDoor:
             original_path=path,
             input_folder=None,
             profile_name=stored.name,
-            format=chosen or stored.format or format_by_name(name),
+            format=chosen or self._service.format_of(name, stored),
             source=JobSource.UPLOAD,
             message=f"Queued from upload, landed in folder {landing.name}",
         )
         arriving = child_of(self._roots.landing, landing_name)
+        copy_measured(capped, arriving, flush=True)  # type: ignore[arg-type] # all it calls is readinto
         try:
-            copy_measured(capped, arriving, flush=True)  # type: ignore[arg-type] # all it calls is readinto
             landing.folder.receive(landing_name, arriving)
+            return self._enqueue(birth)
         except BaseException:
-            remove_file(arriving)
+            # What cannot be taken back now is found, and never signed, at the next start.
+            with contextlib.suppress(ProviderError, OSError):
+                remove_file(arriving)
+                landing.folder.remove(landing_name)
             raise
-        return self._enqueue(birth, landing_name)
 
     def settle_leftovers(self, jobs: Jobs) -> None:
         """Remove what was never acknowledged, and report landing copies without a job. Call once, at start."""
@@ -102,7 +106,7 @@ class UploadDoor:
         folder = self._folders.landing.folder
         try:
             names = [entry.name for entry in folder.entries() if is_landing_name(entry.name)]
-        except BulkSignerError as error:
+        except ProviderError as error:
             log.warning("Landing copies of uploads could not be checked: %s", error.message)
             return
         paths = {folder.path_of(name): name for name in names}
@@ -130,16 +134,10 @@ class UploadDoor:
             raise NotAllowed(f"The signing profile {found.stored.name!r} is disabled.", code="profile.disabled")
         return found.stored
 
-    def _enqueue(self, birth: Birth, landing_name: str) -> Job:
-        folder = self._folders.landing.folder
-        try:
-            result = self._service.insert([birth])[0]
-        except BaseException:
-            folder.remove(landing_name)
-            raise
+    def _enqueue(self, birth: Birth) -> Job:
+        result = self._service.insert([birth])[0]
         if result.outcome.value == OutcomeKind.ENQUEUED.value and result.job is not None:
             return result.job
-        folder.remove(landing_name)
         if result.outcome.value == OutcomeKind.PATH_TOO_LONG.value:
             raise _path_too_long(birth.original_path)
         raise RaceLost(f"An active job already has the path {birth.original_path}.", code="job.already-processing")

@@ -210,13 +210,13 @@ class FolderWatcher:
             batch = stable[first : first + _BATCH]
             with self._settled.answering(batch):
                 outcomes = self._service.offer([Offer(self._opened, entry) for entry in batch])
+                if self._count(outcomes):
+                    for entry in stable[first:]:
+                        self._settled.keep(entry, until=now + self._backoff_seconds())
+                    return
                 for entry, outcome in zip(batch, outcomes, strict=True):
                     self._settled.keep(entry, until=self._answer_ends_at(outcome.kind, now))
-            skipped += sum(outcome.kind is OutcomeKind.IGNORED for outcome in outcomes)
-            if self._count(outcomes):
-                for entry in stable[first:]:
-                    self._settled.keep(entry, until=now + self._backoff_seconds())
-                break
+            skipped += sum(outcome.kind is OutcomeKind.IGNORED and bool(outcome.reason) for outcome in outcomes)
         if skipped:
             log.info(
                 "Input folder %s: %d files whose last job failed wait for a retry or a rescan", self.folder, skipped

@@ -64,7 +64,7 @@ class FolderWatchers:
     def offer_again(self, path: str) -> bool:
         """Offer a diverged input to its folder's watcher, after the commit of the job that found it (PIPE-94).
 
-        False, with a warning, when no watcher can take it.
+        False, with a warning, when no watcher can take it: the input of an upload, a folder without a watch.
         """
         found = self._folders.resolve(path)
         if found is not None and not is_landing_name(found[1]):
@@ -73,7 +73,8 @@ class FolderWatchers:
                 watcher.offer_again(found[1])
                 return True
         log.warning(
-            "%s was rewritten while its job ran, and no watcher takes it again; sign it by upload or rescan", path
+            "%s was rewritten while its job ran, and no watcher takes it again: rescan its folder, or upload it anew",
+            path,
         )
         return False
 

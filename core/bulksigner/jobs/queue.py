@@ -35,8 +35,12 @@ _NOTE_PARENT = Prepared(
 
 
 def _claim(kind: EngineKind) -> Prepared:
-    queued = JobRow.status == literal(JobStatus.QUEUED)
-    oldest = JobRow.select(JobRow.id).where(queued).order_by(JobRow.queued_at, JobRow.id).limit(slot("limit"))
+    oldest = (
+        JobRow.select(JobRow.id)
+        .where(JobRow.status == literal(JobStatus.QUEUED))
+        .order_by(JobRow.queued_at, JobRow.id)
+        .limit(slot("limit"))
+    )
     return Prepared(
         JobRow.update(
             {
@@ -47,7 +51,7 @@ def _claim(kind: EngineKind) -> Prepared:
                 JobRow.owner_incarnation: slot("incarnation"),
             }
         )
-        .where(queued, is_picked(kind, JobRow.id, oldest))
+        .where(is_picked(kind, JobRow.id, oldest))
         .returning(*COLUMNS)
     )
 
@@ -114,11 +118,12 @@ class Queue:
         """
         now = self._clock()
         jobs = [None if len(birth.original_path) > PATH_LIMIT else _new_job(birth, now) for birth in births]
+        keys = [path_key(birth.original_path) for birth in births]
         # In one order for all, so that two batches with the same paths cannot wait for each other.
-        order = sorted(range(len(births)), key=lambda index: births[index].original_path)
+        order = sorted(range(len(births)), key=keys.__getitem__)
 
         def act() -> list[Enqueued]:
-            answers = {index: self._bear(births[index], jobs[index]) for index in order}
+            answers = {index: self._bear(births[index], jobs[index], keys[index]) for index in order}
             return [answers[index] for index in range(len(births))]
 
         def settle() -> list[Enqueued] | None:
@@ -150,10 +155,9 @@ class Queue:
         claimed.sort(key=lambda job: (job.queued_at or now, job.id))
         return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
 
-    def _bear(self, birth: Birth, job: Job | None) -> Enqueued:
+    def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
         if job is None:
             return Enqueued(Outcome.PATH_TOO_LONG, None, None)
-        key = path_key(job.original_path)
         values = {name: getattr(job, name) for name in NAMES}
         if self._store.execute(_INSERT, path_key=key, **values).count != 1:
             holder = self._jobs.active_for(job.original_path)

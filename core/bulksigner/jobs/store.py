@@ -1,4 +1,4 @@
-"""The only writer of a job's status: one conditional update, with all that belongs to it, in one transaction (PIPE-04)."""
+"""The only writer of a job's status: a conditional update and what belongs to it, in one transaction (PIPE-04)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import peewee
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.contract.observe import JobChange
 from bulksigner.jobs.model import Changed, Job, path_key, utc_now
-from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, write_history
+from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, with_changes, write_history
 from bulksigner.jobs.states import ACTIVE, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.records.events import Event, write_event
 from bulksigner.records.prepared import Prepared, literal, slot
@@ -25,10 +24,8 @@ __all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
 OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 """Where nobody has the job: entering ends an ownership."""
 
-_KEPT_BY_THE_MACHINE = frozenset(
-    ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
-)
-_SETTABLE = frozenset(NAMES) - _KEPT_BY_THE_MACHINE
+_KEPT = ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
+_SETTABLE = frozenset(NAMES) - frozenset(_KEPT)
 
 ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
 """The condition of the partial unique index, spelled as its planner needs it."""
@@ -42,9 +39,7 @@ _LATEST_FOR = Prepared(
     .limit(1)
 )
 _IN_FLIGHT = Prepared(
-    JobRow.select(*COLUMNS)
-    .where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
-    .order_by(JobRow.created_at, JobRow.id)
+    JobRow.select(*COLUMNS).where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
 )
 _COUNTS = Prepared(
     JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status)
@@ -139,7 +134,8 @@ class Jobs:
 
     def in_flight(self) -> list[Job]:
         """Return the jobs in Processing and Verifying, oldest first (CLU-05)."""
-        return self._store.read(lambda: [read_job(row) for row in self._store.execute(_IN_FLIGHT).rows])
+        rows = self._store.read(lambda: self._store.execute(_IN_FLIGHT).rows)
+        return sorted(map(read_job, rows), key=lambda job: (job.created_at, job.id))
 
     def counts(self) -> Mapping[JobStatus, int]:
         """Return how many jobs each status has, zeros included."""
@@ -162,7 +158,7 @@ class Jobs:
         if unknown := columns.keys() - _SETTABLE:
             raise TypeError(f"no columns to set: {', '.join(sorted(unknown))}")
         values: dict[str, Any] = {**columns, **machine, "updated_at": now, "row_version": job.row_version + 1}
-        after = attrs.evolve(job, **values)
+        after = with_changes(job, values)
         update = _update(tuple(values), job.owner_identity is not None)
 
         def act() -> Job:

@@ -159,8 +159,8 @@ def configure(
 ) -> None:
     """Send every log line to `stream` (stdout) in the format of CFG-147; calling again replaces the former set-up.
 
-    `level` is a number of `logging`. `levels` is by logger and may lower the built-in floor `Warning` of the HTTP server and the database library
-    (CFG-139).
+    `level` and `levels`, by logger, are numbers of `logging`; `levels` may lower the built-in floor `Warning` of the
+    HTTP server and the database library (CFG-139).
     """
     root = logging.getLogger()
     for former in [handler for handler in root.handlers if isinstance(handler, _LineHandler)]:

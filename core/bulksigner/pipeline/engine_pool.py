@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import multiprocessing
@@ -88,6 +89,8 @@ class ProcessEngine:
         self._closed = False
         for _ in range(workers):
             self._idle.put(_Worker(boot, ()))
+        # Workers heed no signal, so an exit that forgets to close would wait for them.
+        atexit.register(self.close)
 
     @property
     def label(self) -> str:
@@ -122,7 +125,10 @@ class ProcessEngine:
 
     def close(self) -> None:
         with self._guard:
+            if self._closed:
+                return
             self._closed = True
+        atexit.unregister(self.close)
         for _ in range(self._count):
             with contextlib.suppress(queue.Empty):
                 worker = self._idle.get(timeout=STOP_LIMIT_SECONDS)

@@ -6,7 +6,6 @@ import signal
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
 
 import attrs
 
@@ -14,6 +13,7 @@ from bulksigner.contract.certificate import CertificateSource, OpenedKey
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.settings import Settings
 from bulksigner.contract.signing import Measured, SigningMethod
+from bulksigner.formats.model import Checked
 from bulksigner.pipeline.engine import CheckTask, SignTask, check_here, sign_here
 from bulksigner.plugin_system.manager import discover
 from bulksigner.profiles.model import KeyReference
@@ -23,9 +23,9 @@ __all__ = ["Answer", "Broken", "WorkerBoot", "run"]
 
 @attrs.frozen
 class WorkerBoot:
-    """What a worker needs to load the same plugins as the service: disabled names and bound settings."""
+    """What a worker needs to sign as the service does: the plugins that take part in signing, and bound settings."""
 
-    disabled_plugins: tuple[str, ...]
+    plugins: frozenset[str]
     settings: Settings
 
 
@@ -38,7 +38,7 @@ class Broken:
     trace: str = ""
 
 
-Answer = Measured | Any | Broken | None
+Answer = Measured | Checked | Broken | None
 
 
 class _Bench:
@@ -71,9 +71,10 @@ class _Bench:
 
 def run(pipe: Connection, boot: WorkerBoot) -> None:
     """Serve calls from the pipe until it closes; the service at the other end may die at any moment."""
-    # An interrupt typed at a terminal reaches the whole group; the service decides when workers end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    registry = discover(boot.disabled_plugins).signing_providers(boot.settings)
+    # Ctrl+C and a service manager's stop reach the whole group; the service drains first and then closes the pipe.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    registry = discover(only=boot.plugins).signing_providers(boot.settings)
     bench = _Bench(registry.certificate_source, registry.signing_method)
     while True:
         try:

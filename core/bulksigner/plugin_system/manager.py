@@ -33,12 +33,18 @@ class Loadable(Protocol):
     """What `discover` needs of an entry point."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the plugin's name."""
+        ...
 
     @property
-    def value(self) -> str: ...
+    def value(self) -> str:
+        """Return the dotted name of the module."""
+        ...
 
-    def load(self) -> Any: ...
+    def load(self) -> Any:
+        """Import the module."""
+        ...
 
 
 BUILTINS: tuple[Loadable, ...] = (
@@ -106,7 +112,7 @@ class PluginSet:
         for plugin in [plugin for plugin in self._plugins if plugin.state is PluginState.LOADED]:
             try:
                 offered = [one for role in wanted for one in self._ask(plugin, role, settings)]
-                rows = roles.check_banner_rows(self._call(plugin, roles.BANNER_HOOK, settings=settings))
+                rows = self._ask_for_rows(plugin, settings) if wanted is roles.ROLES else []
                 builder.add(offered)
             except ANYTHING as error:  # whatever a plugin raises, it alone is out
                 self._drop(plugin, error)
@@ -123,10 +129,10 @@ class PluginSet:
 
     def notify(self, hook: str, *arguments: object) -> None:
         """Tell every plugin; what one raises is logged once for each plugin and hook, and goes no further."""
-        names = getattr(self._manager.hook, hook).spec.argnames
+        named = dict(zip(getattr(self._manager.hook, hook).spec.argnames, arguments, strict=True))
         for plugin, call in self._turns(hook):
             try:
-                call(**dict(zip(names, arguments, strict=True)))
+                call(**named)
             except ANYTHING as error:  # an onlooker must not stop the work it looks at
                 self._log_once(plugin, hook, describe(error))
 
@@ -167,6 +173,9 @@ class PluginSet:
     def _ask(self, plugin: _Plugin, role: Role[Any], settings: Settings) -> list[Provided]:
         answer = self._call(plugin, role.hook, settings=settings)
         return [Provided(plugin.name, role, one.name, one) for one in roles.check_answer(role, answer)]
+
+    def _ask_for_rows(self, plugin: _Plugin, settings: Settings) -> list[BannerRow]:
+        return roles.check_banner_rows(self._call(plugin, roles.BANNER_HOOK, settings=settings))
 
     def _drop(self, plugin: _Plugin, error: BaseException) -> None:
         plugin.fail(error)
@@ -255,7 +264,7 @@ def _load(manager: pluggy.PluginManager, entry_point: Loadable, plugin: _Plugin)
 
 
 def discover(
-    disabled: Sequence[str] = (),
+    disabled: Collection[str] = (),
     *,
     entry_points: Iterable[Loadable] | None = None,
     builtins: Iterable[Loadable] = BUILTINS,

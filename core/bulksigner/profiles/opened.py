@@ -156,7 +156,7 @@ def _read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.date
     try:
         parsed = x509.load_der_x509_certificate(certificate)
         return parsed.not_valid_before_utc, parsed.not_valid_after_utc
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise PermanentFailure("the certificate of the key cannot be read.") from error
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bulksigner.contract.errors import BulkSignerError
 
-__all__ = ["ActMisused", "CommitUnknown", "StoreFailed", "UniqueViolation"]
+__all__ = ["ActMisused", "CommitUnknown", "StoreFailed", "UniqueViolation", "one_line"]
 
 
 class UniqueViolation(BulkSignerError):
@@ -29,3 +29,8 @@ class CommitUnknown(StoreFailed):
 
 class ActMisused(RuntimeError):
     """Report a write inside a write, or a statement outside of `write`, `read` and `reading`."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return a driver's message, which may go over several lines, as one."""
+    return " ".join(str(error).split())

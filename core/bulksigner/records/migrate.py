@@ -15,7 +15,7 @@ import peewee
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.records import migrations
-from bulksigner.records.errors import StoreFailed
+from bulksigner.records.errors import StoreFailed, one_line
 from bulksigner.records.sqlite import SqliteStore, hold_side_file
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import write_time
@@ -73,7 +73,7 @@ def migrate(store: Store, steps: Iterable[Migration] | None = None) -> int:
                     run(f"INSERT INTO schema_version VALUES ({migration.version}, '{step}', '{now}')")  # noqa: S608  # our own literals
     except (peewee.PeeweeException, StoreFailed) as error:
         raise StartRefused(
-            f"{store.label} could not be brought to schema version {newest} (step: {step}): {str(error).strip()}. "
+            f"{store.label} could not be brought to schema version {newest} (step: {step}): {one_line(error)}. "
             "Nothing was changed. On a server the account needs the right to create tables.",
             exit_code=EXIT_DATA,
         ) from error

@@ -15,7 +15,7 @@ from playhouse.pool import MaxConnectionsExceeded, PooledPostgresqlDatabase
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
-from bulksigner.records.errors import ActMisused, CommitUnknown, StoreFailed, UniqueViolation
+from bulksigner.records.errors import ActMisused, CommitUnknown, StoreFailed, UniqueViolation, one_line
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
@@ -65,7 +65,7 @@ class PostgresqlStore(Store):
             field_types={UTC_TYPE: "TIMESTAMPTZ"},
         )
         super().__init__(database, label)
-        self.conninfo = conninfo
+        self._conninfo = conninfo
         self._sleep = sleep
         self._local = threading.local()
 
@@ -114,7 +114,7 @@ class PostgresqlStore(Store):
     def connect_alone(self) -> Any:
         """Return a connection outside of the pool, in autocommit; the caller closes it (DEP-26, DEP-28)."""
         try:
-            return psycopg.connect(self.conninfo, autocommit=True)
+            return psycopg.connect(self._conninfo, autocommit=True)
         except psycopg.Error as error:
             raise self._translate(error) from error
 
@@ -142,8 +142,8 @@ class PostgresqlStore(Store):
     def _translate(self, error: Exception) -> Exception:
         state = getattr(_driver_error(error), "sqlstate", None)
         if state == _UNIQUE_VIOLATION:
-            return UniqueViolation(str(error).strip())
-        return StoreFailed(f"{self.label} failed: {str(error).strip()}.")
+            return UniqueViolation(one_line(error))
+        return StoreFailed(f"{self.label} failed: {one_line(error)}.")
 
     def _run(self, sql: str, values: Sequence[object]) -> Any:
         return self.database.connection().execute(sql, values or None, prepare=True)
@@ -164,7 +164,9 @@ class PostgresqlStore(Store):
             connection.execute("COMMIT")
         except psycopg.Error as error:
             if connection.closed:
-                raise CommitUnknown(f"{self.label}: the connection broke during a commit: {error}.") from error
+                raise CommitUnknown(
+                    f"{self.label}: the connection broke during a commit: {one_line(error)}."
+                ) from error
             raise self._translate(error) from error
 
     def _roll_back(self) -> None:
@@ -185,7 +187,7 @@ class PostgresqlStore(Store):
             try:
                 return attempt()
             except CommitUnknown:
-                self.database.close_idle()
+                self._forget_connections()
                 if settle is None:
                     raise
                 found = self.read(settle)
@@ -194,9 +196,14 @@ class PostgresqlStore(Store):
             except StoreFailed as error:
                 if not self._is_passing(error) or tried >= FURTHER_ATTEMPTS:
                     raise
-                self.database.close_idle()
+                self._forget_connections()
             self._sleep(min(0.5 * 2**tried, 30.0))
         raise AssertionError("unreachable")
+
+    def _forget_connections(self) -> None:
+        """Drop this thread's connection and the idle ones: what ended one has mostly ended them all."""
+        self.database.manual_close()
+        self.database.close_idle()
 
     def _is_passing(self, error: StoreFailed) -> bool:
         cause = _driver_error(error.__cause__)
@@ -210,9 +217,8 @@ class PostgresqlStore(Store):
 
 def _driver_error(error: BaseException | None) -> BaseException | None:
     """Return the driver's own error inside the one peewee wraps around it."""
-    if isinstance(error, peewee.PeeweeException) and error.args and isinstance(error.args[0], BaseException):
-        return error.args[0]
-    return error
+    found: BaseException | None = getattr(error, "orig", error)
+    return found
 
 
 def open_postgresql(

@@ -12,11 +12,11 @@ import peewee
 
 from bulksigner.records.times import write_time
 
-__all__ = ["Outcome", "Prepared", "literal", "slot"]
+__all__ = ["Prepared", "Result", "literal", "slot"]
 
 
 @attrs.frozen
-class Outcome:
+class Result:
     """What a statement gave: its rows (empty for a statement without result) and how many rows it touched."""
 
     rows: list[tuple[Any, ...]]
@@ -45,7 +45,12 @@ def literal(value: enum.Enum) -> Any:
     return peewee.SQL("'" + str(value.value).replace("'", "''") + "'")
 
 
+_PLAIN_TYPES = frozenset((str, int, bool, type(None)))
+
+
 def _plain(value: object) -> object:
+    if value.__class__ in _PLAIN_TYPES:
+        return value
     if isinstance(value, datetime.datetime):
         return write_time(value)
     if isinstance(value, enum.Enum):

@@ -13,12 +13,13 @@ import peewee
 from playhouse.pool import MaxConnectionsExceeded, PooledSqliteDatabase
 
 from bulksigner.contract.errors import StartRefused
+from bulksigner.mounts import network_type
 from bulksigner.records.committer import Committer
 from bulksigner.records.errors import StoreFailed, UniqueViolation
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
-__all__ = ["SqliteStore", "file_system_of", "hold_side_file", "open_sqlite"]
+__all__ = ["SqliteStore", "hold_side_file", "open_sqlite"]
 
 T = TypeVar("T")
 
@@ -28,9 +29,6 @@ READER_LIMIT = 64
 EXIT_DATA = 65
 EXIT_CANNOT_CREATE = 73
 
-NETWORK_FILE_SYSTEMS = frozenset(
-    ("9p", "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs", "lustre", "nfs", "nfs4", "ocfs2")
-) | {"smb2", "smb3", "smbfs"}
 _UNIQUE_CODES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 PRAGMAS = (
@@ -109,31 +107,14 @@ class SqliteStore(Store):
         self.database.connection().executemany(sql, rows)
 
 
-def file_system_of(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """Return the type of the file system that holds `path`, or None where the platform does not tell."""
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    target = path.resolve()
-    best: tuple[int, str] = (-1, "")
-    for line in lines:
-        _, point, kind, *_ = line.split(" ")
-        mounted = Path(point.encode("utf-8", "surrogateescape").decode("unicode_escape"))
-        # The later of two mounts on one point hides the earlier.
-        if target.is_relative_to(mounted) and len(mounted.parts) >= best[0]:
-            best = (len(mounted.parts), kind)
-    return best[1] or None
-
-
-def open_sqlite(path: Path, *, file_system: Callable[[Path], str | None] = file_system_of) -> SqliteStore:
+def open_sqlite(path: Path, *, network: Callable[[Path], str | None] = network_type) -> SqliteStore:
     """Open the database file, making it (0640) and its folder (0700) when absent.
 
     Raises `StartRefused`: 65 for a damaged file (OPS-160), 73 for a network file system (BEY-41) or a place that
     cannot be written.
     """
-    kind = file_system(path.parent if path.parent.exists() else path.parent.parent)
-    if kind in NETWORK_FILE_SYSTEMS:
+    kind = network(path)
+    if kind is not None:
         raise StartRefused(
             f"The SQLite database {path} lies on a network file system ({kind}), where its locks do not hold. "
             "Put it on a local disk, or use Database:Provider = PostgreSql.",
@@ -186,7 +167,12 @@ def _check_file(path: Path) -> None:
                     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             finally:
                 connection.close()
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:
+        raise StartRefused(
+            f"The SQLite database {path} cannot be opened: {error}. Look at its rights, and for who else has it open.",
+            exit_code=EXIT_CANNOT_CREATE,
+        ) from error
+    except sqlite3.DatabaseError as error:
         found = str(error)
     if found != "ok":
         raise StartRefused(

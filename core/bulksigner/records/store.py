@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bulksigner.records.errors import ActMisused
-from bulksigner.records.prepared import Outcome, Prepared
+from bulksigner.records.prepared import Prepared, Result
 
 __all__ = ["EngineKind", "Store"]
 
@@ -92,12 +92,12 @@ class Store(abc.ABC):
             if is_opened:
                 self.database.close()
 
-    def execute(self, prepared: Prepared, /, **values: object) -> Outcome:
+    def execute(self, prepared: Prepared, /, **values: object) -> Result:
         """Run a prepared statement inside `write`, `read` or `reading`."""
         compiled = self._allowed(prepared)
         try:
             cursor = self._run(compiled.sql, compiled.bind(values))
-            return Outcome(cursor.fetchall() if cursor.description is not None else [], cursor.rowcount)
+            return Result(cursor.fetchall() if cursor.description is not None else [], cursor.rowcount)
         except self._driver_errors as error:
             raise self._translate(error) from error
 

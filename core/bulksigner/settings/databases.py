@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bulksigner.contract.settings import Secret
+from bulksigner.mounts import network_type
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import has_share_scheme, is_within, place
 from bulksigner.settings.model import DEFAULT_CONNECTION, CoreSettings, DatabaseProvider
-from bulksigner.settings.mounts import find_network_type
 
 __all__ = ["locate_database"]
 
@@ -73,7 +73,7 @@ def _locate_file(text: str, core: CoreSettings, content_root: Path, findings: Fi
     if other:
         findings.warn(f"{_KEY}: beside the data source, {', '.join(other)} have no effect (CFG-62).")
     file = place(Path(source), content_root)
-    network = find_network_type(file)
+    network = network_type(file)
     if network is not None:
         findings.refuse(
             _KEY, f"names the file {file} on a network file system ({network}), where SQLite loses data.", _FILE_FORM

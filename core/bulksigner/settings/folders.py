@@ -8,16 +8,16 @@ from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
+from bulksigner.mounts import network_type
 from bulksigner.settings.choices import canonical
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import DEFAULT_NAME, LOCAL_PROVIDER, InputFolder, StorageSettings
-from bulksigner.settings.mounts import find_network_type
 
 __all__ = ["check_folders", "has_share_scheme", "is_within", "place", "resolve_storage"]
 
 _WORK_ROOTS = ("processing", "output", "error")
-_OWN_DIRECTORIES = ("db", "logs", "keys", "retention")
+_OWN_DIRECTORIES = ("landing", "db", "logs", "keys", "retention")
 _SHARE_SCHEME = "azurefiles:"
 _MANY_FOLDERS = 16
 
@@ -66,7 +66,7 @@ def check_folders(given: StorageSettings, resolved: StorageSettings, database: P
             findings.refuse(key, "has the scheme of a share.", "Name a directory of this host (CFG-41).")
         elif "\\" in str(written) and os.sep != "\\" and key == "Storage:Root":
             findings.warn(f"{key} holds a backslash, which this system takes for a letter of the name.")
-    network = find_network_type(resolved.root)
+    network = network_type(resolved.root)
     if network is not None:
         findings.warn(f"Storage:Root ({resolved.root}) is on a network file system ({network}); use a local disk.")
     if len(resolved.inputs) > _MANY_FOLDERS:

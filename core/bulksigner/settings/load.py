@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import attrs
@@ -22,7 +22,7 @@ from bulksigner.settings.sources import read_environment, read_files
 from bulksigner.settings.tree import merge
 from bulksigner.settings.variables import HostVariables
 
-__all__ = ["LoadedSettings", "check_choices", "load"]
+__all__ = ["LoadedSettings", "check_choices", "check_seed_choices", "load"]
 
 
 @attrs.frozen
@@ -93,20 +93,28 @@ def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> Core
     return attrs.evolve(resolved, database_location=database)
 
 
-def check_choices(loaded: LoadedSettings, installed: Installed) -> list[Failure]:
-    """Check the names that select plugins, once these have handed over what they have (CFG-16, OPS-56)."""
-    core = loaded.core
-    chosen = [("Storage:Provider", core.storage.provider, installed.storage_providers)]
+def check_choices(core: CoreSettings, installed: Installed) -> list[Failure]:
+    """Check the names that select storage, once plugins have handed over what they have (CFG-16, OPS-56)."""
+    chosen = [("Storage:Provider", core.storage.provider)]
     chosen += [
-        (f"Storage:Inputs[{index}]:Provider", folder.provider, installed.storage_providers)
+        (f"Storage:Inputs[{index}]:Provider", folder.provider)
         for index, folder in enumerate(core.storage.inputs)
         if folder.provider != core.storage.provider
     ]
-    chosen += [
+    return _absent((key, value, installed.storage_providers) for key, value in chosen)
+
+
+def check_seed_choices(core: CoreSettings, installed: Installed) -> list[Failure]:
+    """Check the names that the profiles of the settings select; only an import reads these (CFG-81)."""
+    methods = [
         (f"Signing:Profiles[{index}]:Method", seed.method, installed.signing_methods)
         for index, seed in enumerate(core.signing.profiles)
     ]
-    chosen += [(f"{key}:Source", choice.source, installed.sources) for key, choice in list_certificates(core)]
+    sources = [(f"{key}:Source", choice.source, installed.sources) for key, choice in list_certificates(core)]
+    return _absent((*methods, *sources))
+
+
+def _absent(chosen: Iterable[tuple[str, str, frozenset[str]]]) -> list[Failure]:
     return [
         Failure(key, f"is {quote(value)}, which nothing installed here answers to.", explain_absent(value, known))
         for key, value, known in chosen

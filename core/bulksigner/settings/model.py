@@ -1,7 +1,5 @@
 """The core's own sections, as frozen classes (CFG-27 to CFG-139)."""
 
-# ruff: noqa: RUF009  `option` is a field specifier; its result is not shared between instances
-
 from __future__ import annotations
 
 import enum

@@ -57,7 +57,7 @@ class KeyRow:
 
 @attrs.frozen
 class BoundSettings(Settings):
-    """The sections of plugins, by class."""
+    """The sections of plugins, by class; it travels to worker processes, so it holds a plain mapping."""
 
     values: Mapping[type[Any], Any] = attrs.Factory(dict)
 
@@ -133,7 +133,7 @@ class CollectedSchema:
             values[cls] = None if required and not is_present(node) else Binder(findings).bind(cls, node, segments)
         own = prune(tree, lambda path, _: self._is_of_plugin(path))
         core = Binder(findings, self.blocks, self.extras).bind(CoreSettings, own, ())
-        return core, BoundSettings(MappingProxyType(values))
+        return core, BoundSettings(values)
 
     def drop_file_only(self, variables: Branch, findings: Findings) -> Branch:
         """Copy the environment's tree without the keys that only files can set, warning of each (CFG-129)."""

@@ -1,5 +1,7 @@
 """Throw-away certificates of Brazilian shape: root, intermediate, leaf with ICP-Brasil names (ICP-20 to ICP-25).
 
+`python -m bulksigner.testing.certificates FILE.pfx PASSWORD` writes one, and its root beside it as FILE.root.pem.
+
 Keys are made once per process and kind, because an RSA key takes longer to make than most tests take to run.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import datetime
 import enum
 import functools
+import sys
 from pathlib import Path
 
 import attrs
@@ -321,3 +324,19 @@ def make_authority(name: str = "Teste") -> Authority:
         .sign(root_key, hashes.SHA256())
     )
     return Authority(root, intermediate, intermediate_key)
+
+
+def main(arguments: list[str]) -> int:
+    """Write a throw-away e-CPF as a PKCS#12 file, and its root beside it; print both paths."""
+    if len(arguments) != 2:
+        print("usage: python -m bulksigner.testing.certificates FILE.pfx PASSWORD", file=sys.stderr)
+        return 2
+    path, password = Path(arguments[0]), arguments[1]
+    issued = make_authority().issue()
+    print(issued.write_pfx(path, password))
+    print(issued.write_root_pem(path.with_suffix(".root.pem")))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -16,8 +16,8 @@ import pytest
 
 if TYPE_CHECKING:
     from bulksigner.testing.certificates import Authority, Issued
-    from bulksigner.testing.databases import PostgresServer
     from bulksigner.testing.harness import Harness
+    from bulksigner.testing.postgres import PostgresServer
 
 __all__ = ["missing", "require_tool"]
 
@@ -46,20 +46,15 @@ def _require_tool() -> Callable[[str, str], str]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """Start one PostgreSQL server for the whole run, or use the one of BULKSIGNER_TEST_POSTGRES (DEP-41)."""
-    from bulksigner.testing.databases import open_server, server_is_available
+    """Return one PostgreSQL server for the run (DEP-41); its lack is that of a tool."""
+    from bulksigner.testing.postgres import ServerUnavailable, running_server
 
-    if not server_is_available():
-        missing("a PostgreSQL server", "postgresql")
-    with open_server() as server:
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(running_server())
+        except ServerUnavailable as error:
+            missing(f"a PostgreSQL server ({error})", "postgresql")
         yield server
-
-
-@pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """Make an empty database of its own for one test and return its URL; it is dropped afterwards."""
-    with postgres_server.make_database() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import secrets
 import shutil
 import subprocess
@@ -99,14 +98,18 @@ def _find_binaries() -> Path:
         return versions[-1].parent
     found = shutil.which("initdb")
     if found is None:
-        raise ServerUnavailable(f"no PostgreSQL binaries; install the server, or set {TEST_SERVER_VARIABLE} to a URL")
+        raise ServerUnavailable(
+            f"no PostgreSQL binaries: install the system package postgresql, or set {TEST_SERVER_VARIABLE} to a URL"
+        )
     return Path(found).resolve().parent
 
 
 def _own_folder(root: Path) -> dict[str, Any]:
     """Return who runs the server: ourselves, or `postgres` when we are root, which the server refuses to be."""
-    if os.geteuid() != 0:
+    if os.name != "posix" or os.geteuid() != 0:
         return {}
+    import pwd  # absent on Windows
+
     try:
         account = pwd.getpwnam("postgres")
     except KeyError as error:

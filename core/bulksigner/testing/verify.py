@@ -18,21 +18,30 @@ from cryptography.hazmat.primitives import serialization
 from bulksigner.contract.errors import BulkSignerError
 
 __all__ = [
+    "PACKAGES",
+    "Command",
     "MissingTool",
     "Verdict",
+    "nss_commands",
+    "openssl_command",
+    "pdfsig_command",
     "verify_cms_with_openssl",
     "verify_pdf_with_pdfsig",
     "verify_pdf_with_pyhanko",
     "verify_xml_with_xmlsec1",
+    "xmlsec1_command",
 ]
 
+Command = list[str | Path]
+
 _TIMEOUT_SECONDS = 60
-_PACKAGES = {
+PACKAGES = {
     "certutil": "libnss3-tools",
     "openssl": "openssl",
     "pdfsig": "poppler-utils",
     "xmlsec1": "xmlsec1",
 }
+"""The Debian package of each tool (DEP-64)."""
 _XADES_IDS = ("http://uri.etsi.org/01903/v1.3.2#:SignedProperties",)
 
 
@@ -52,16 +61,65 @@ class Verdict:
         return self.accepted
 
 
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise MissingTool(f"{name} is not installed: install the system package {_PACKAGES[name]}")
-    return found
+def nss_commands(folder: Path, roots: Sequence[Path]) -> list[Command]:
+    """Build the commands that make an NSS store, in an existing folder, which trusts nothing but `roots` (PEM)."""
+    commands: list[Command] = [["certutil", "-N", "-d", f"sql:{folder}", "--empty-password"]]
+    for number, root in enumerate(roots):
+        # One name per root; a second one of the same name would replace the first.
+        command: Command = ["certutil", "-A", "-d", f"sql:{folder}", "-n", f"root-{number}", "-t", "C,C,C"]
+        commands.append([*command, "-a", "-i", root])
+    return commands
 
 
-def _run(arguments: Sequence[str | Path]) -> tuple[int, str]:
+def pdfsig_command(file: Path, nss_folder: Path) -> Command:
+    """Build the command that checks a PDF under the store of `nss_commands`."""
+    return ["pdfsig", "-nssdir", f"sql:{nss_folder}", file]
+
+
+def openssl_command(
+    signature: Path,
+    roots: Path,
+    extracted: Path,
+    *,
+    content: Path | None = None,
+    pem: bool = False,
+    cades: bool = True,
+) -> Command:
+    """Build the command that checks a CMS signature and writes what was signed to `extracted`.
+
+    `cades` also checks the signing-certificate attribute (RFC 5035). Certificate purpose is not asked: ICP-Brasil
+    leaves are no S/MIME certificates.
+    """
+    command: Command = ["openssl", "cms", "-verify", "-binary", "-inform", "PEM" if pem else "DER", "-in", signature]
+    command += ["-CAfile", roots, "-purpose", "any", "-out", extracted]
+    command += ["-cades"] if cades else []
+    command += ["-content", content] if content is not None else []
+    return command
+
+
+def xmlsec1_command(file: Path, roots: Sequence[Path], *, id_attributes: Sequence[str] = ()) -> Command:
+    """Build the command that checks the first signature of a document.
+
+    `id_attributes` names the elements whose attribute `Id` references may point at, as `namespace:element`; XAdES
+    SignedProperties are always among them.
+    """
+    command: Command = ["xmlsec1", "--verify", "--enabled-key-data", "x509"]
+    for root in roots:
+        command += ["--trusted-pem", root]
+    for element in (*_XADES_IDS, *id_attributes):
+        command += ["--id-attr:Id", element]
+    return [*command, file]
+
+
+def _require(tool: str) -> None:
+    if shutil.which(tool) is None:
+        raise MissingTool(f"{tool} is not installed: install the system package {PACKAGES[tool]}")
+
+
+def _run(command: Command) -> tuple[int, str]:
+    _require(str(command[0]))
     done = subprocess.run(
-        [str(argument) for argument in arguments], capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+        [str(argument) for argument in command], capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
     )
     # The locale of the host is not ours to choose, and certificate names may be in any encoding.
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", errors="replace")
@@ -73,16 +131,8 @@ def _write_pem(path: Path, certificates: Sequence[bytes]) -> Path:
     return path
 
 
-def _make_nss_store(folder: Path, roots: Sequence[bytes]) -> None:
-    certutil = _tool("certutil")
-    steps: list[list[str | Path]] = [[certutil, "-N", "-d", f"sql:{folder}", "--empty-password"]]
-    for number, root in enumerate(roots):
-        pem = _write_pem(folder / f"root-{number}.pem", [root])
-        steps.append([certutil, "-A", "-d", f"sql:{folder}", "-n", f"root {number}", "-t", "C,C,C", "-a", "-i", pem])
-    for step in steps:
-        code, output = _run(step)
-        if code:
-            raise BulkSignerError(f"certutil could not make the trust store: {output}")
+def _write_pems(folder: str, roots: Sequence[bytes]) -> list[Path]:
+    return [_write_pem(Path(folder) / f"root-{number}.pem", [root]) for number, root in enumerate(roots)]
 
 
 def verify_pdf_with_pdfsig(file: Path, roots: Sequence[bytes]) -> Verdict:
@@ -90,10 +140,13 @@ def verify_pdf_with_pdfsig(file: Path, roots: Sequence[bytes]) -> Verdict:
 
     The trust store is an NSS store of its own, so nothing that the host trusts counts.
     """
-    pdfsig = _tool("pdfsig")
+    _require("pdfsig")
     with tempfile.TemporaryDirectory() as folder:
-        _make_nss_store(Path(folder), roots)
-        code, output = _run([pdfsig, "-nssdir", f"sql:{folder}", file])
+        for command in nss_commands(Path(folder), _write_pems(folder, roots)):
+            code, output = _run(command)
+            if code:
+                raise BulkSignerError(f"certutil could not make the trust store: {output}")
+        code, output = _run(pdfsig_command(file, Path(folder)))
     count = output.count("Signature #")
     accepted = (
         code == 0
@@ -108,37 +161,17 @@ def verify_pdf_with_pdfsig(file: Path, roots: Sequence[bytes]) -> Verdict:
 def verify_cms_with_openssl(
     signature: Path, roots: Sequence[bytes], *, content: Path | None = None, pem: bool = False, cades: bool = True
 ) -> Verdict:
-    """Ask `openssl cms -verify` about an attached signature, or a detached one over `content`.
-
-    `cades` also checks the signing-certificate attribute (RFC 5035). Certificate purpose is not asked: ICP-Brasil
-    leaves are no S/MIME certificates.
-    """
-    openssl = _tool("openssl")
+    """Ask `openssl cms -verify` about an attached signature, or a detached one over `content`; see `openssl_command`."""
     with tempfile.TemporaryDirectory() as folder:
-        trusted = _write_pem(Path(folder) / "roots.pem", roots)
-        extracted = Path(folder) / "content"
-        arguments: list[str | Path] = [openssl, "cms", "-verify", "-binary", "-inform", "PEM" if pem else "DER"]
-        arguments += ["-in", signature, "-CAfile", trusted, "-purpose", "any", "-out", extracted]
-        arguments += ["-cades"] if cades else []
-        arguments += ["-content", content] if content is not None else []
-        code, output = _run(arguments)
+        trusted, extracted = _write_pem(Path(folder) / "roots.pem", roots), Path(folder) / "content"
+        code, output = _run(openssl_command(signature, trusted, extracted, content=content, pem=pem, cades=cades))
     return Verdict(code == 0, "openssl", output)
 
 
 def verify_xml_with_xmlsec1(file: Path, roots: Sequence[bytes], *, id_attributes: Sequence[str] = ()) -> Verdict:
-    """Ask `xmlsec1 --verify` about the first signature in a document.
-
-    `id_attributes` names the elements whose attribute `Id` references may point at, as `namespace:element`; XAdES
-    SignedProperties are always among them.
-    """
-    xmlsec1 = _tool("xmlsec1")
+    """Ask `xmlsec1 --verify` about the first signature in a document; see `xmlsec1_command`."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments: list[str | Path] = [xmlsec1, "--verify", "--enabled-key-data", "x509"]
-        for number, root in enumerate(roots):
-            arguments += ["--trusted-pem", _write_pem(Path(folder) / f"root-{number}.pem", [root])]
-        for element in (*_XADES_IDS, *id_attributes):
-            arguments += ["--id-attr:Id", element]
-        code, output = _run([*arguments, file])
+        code, output = _run(xmlsec1_command(file, _write_pems(folder, roots), id_attributes=id_attributes))
     return Verdict(code == 0, "xmlsec1", output)
 
 

@@ -13,21 +13,11 @@ from bulksigner.web.guards import ApiKeyGuard
 from bulksigner.web.problems import InvalidRequest, Problems
 from bulksigner.web.routes import ROUTES, Route
 from bulksigner.web.services import WebServices
-from bulksigner.web.wire import RequestIds
+from bulksigner.web.wire import SECURITY_HEADERS, RequestIds
 
 __all__ = ["create_app"]
 
 Responder = Callable[..., None]
-
-# On every answer (SEC-39); none of them is for another origin (SEC-38).
-_HEADERS = (
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Frame-Options", "DENY"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"),
-    ("Cache-Control", "no-store"),
-)
 
 
 def create_app(services: WebServices, routes: Sequence[Route] = ROUTES) -> falcon.App[Any, Any]:
@@ -76,6 +66,6 @@ class _Envelope:
         request.context.log = CONTEXT.set({"trace_id": ids.trace_id, "request_id": ids.request_id})
 
     def process_response(self, request: falcon.Request, response: falcon.Response, *_: object) -> None:
-        response.set_headers(_HEADERS)
+        response.set_headers(SECURITY_HEADERS)
         token: Token[Any] = request.context.log
         CONTEXT.reset(token)

@@ -48,7 +48,7 @@ def read_upload(request: falcon.Request, query: Mapping[str, str], *, max_bytes:
     content_type = request.content_type or ""
     if content_type.partition(";")[0].strip().lower() != falcon.MEDIA_MULTIPART:
         raise InvalidRequest("Content-Type", "must be multipart/form-data with one part named 'file'")
-    parts = _Parts(_parts_of(request, content_type, max_bytes), query)
+    parts = _Parts(_readable(_parts_of(request, content_type, max_bytes)), query)
     return parts.up_to_file()
 
 
@@ -62,6 +62,16 @@ def _parts_of(request: falcon.Request, content_type: str, max_bytes: int) -> Ite
     # One byte more than allowed, so that the cap is what ends a body that is too long.
     form = MultipartFormHandler(options).deserialize(body, content_type, request.content_length or max_bytes + 1)
     return iter(form)
+
+
+def _readable(parts: Iterator[BodyPart]) -> Iterator[BodyPart]:
+    for part in parts:
+        try:
+            _ = part.name, part.filename, part.content_type
+        except UnicodeDecodeError:
+            # Falcon decodes these when they are first asked for, and lets the error through.
+            raise InvalidRequest("Content-Disposition", "names in a form must be UTF-8") from None
+        yield part
 
 
 class _CappedBody:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 import attrs
 import falcon
 
-from bulksigner.contract.codes import ErrorCode
+from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import NotFound, Refusal
 from bulksigner.observability.logs import facts
-from bulksigner.web.wire import RequestIds, dump_json
+from bulksigner.web.wire import SECURITY_HEADERS, RequestIds, dump_json
 
-__all__ = ["InvalidRequest", "Problem", "Problems", "no_such_job"]
+__all__ = ["InvalidRequest", "Problem", "Problems", "answer_before_app", "no_such_job"]
 
 TYPE_PREFIX = "urn:bulksigner:problem:"
 _log = logging.getLogger("bulksigner.web")
@@ -115,6 +116,17 @@ class Problems:
         response.stream = None
         response.content_type = "application/problem+json"
         response.data = dump_json(problem.document(ids, instance=request.path, is_verbose=self._is_verbose))
+
+
+def answer_before_app(status: int, reason: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    """Return status line, headers and body for a request that the server refuses before the app sees it (API-05)."""
+    ids = RequestIds.of(None)
+    code = {413: "upload.too-large", 500: "internal"}.get(status, "request.invalid")
+    row = CODES[code]
+    _log.info("Request refused by the server: %s", reason, extra=facts(status=status, code=code, **attrs.asdict(ids)))
+    body = dump_json(Problem(status, code, row.title).document(ids, instance="", is_verbose=False))
+    headers = [("Content-Type", "application/problem+json"), *SECURITY_HEADERS]
+    return f"{status} {http.HTTPStatus(status).phrase}", headers, body
 
 
 def no_such_job(job_id: str) -> NotFound:

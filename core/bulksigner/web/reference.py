@@ -1,16 +1,14 @@
-"""Reference pages written from the tables the service runs on; `python -m bulksigner.web.reference docs/reference`."""
+"""Reference pages of routes and error codes, rendered from the tables the service runs on."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.web.guards import Policy
 from bulksigner.web.routes import ROUTES, Route
 
-__all__ = ["codes_page", "routes_page", "write_pages"]
+__all__ = ["codes_page", "routes_page"]
 
 # Any route may answer these, so no row repeats them.
 COMMON_CODES = ("request.invalid", "internal")
@@ -32,8 +30,8 @@ _UPLOADS = (
 )
 
 
-def routes_page(routes: Sequence[Route] = ROUTES) -> str:
-    """Return the page that lists every route."""
+def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
+    """Return the page that lists every route; `note` stands under its title."""
     rows = (
         f"| `{route.method} {route.path}` | {route.policy.value} | {route.status} | {route.summary} "
         f"| {', '.join(f'`{code}` {status}' for code, status in route.codes.items()) or '—'} |"
@@ -42,7 +40,7 @@ def routes_page(routes: Sequence[Route] = ROUTES) -> str:
     return _page(
         "REST API",
         (
-            "Written from the table in `bulksigner.web.routes`.",
+            note,
             "",
             "Routes of the policy `Operator` need the API key in the header that `Auth:ApiKeyHeader` names and may "
             f"answer {_quoted(OPERATOR_CODES)}. Every route may answer {_quoted(COMMON_CODES)}. Errors are "
@@ -57,28 +55,24 @@ def routes_page(routes: Sequence[Route] = ROUTES) -> str:
     )
 
 
-def codes_page(codes: Iterable[ErrorCode] | None = None, routes: Sequence[Route] = ROUTES) -> str:
+def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
     """Return the page that lists every code, its statuses, and the routes that answer it."""
     rows = (
         f"| `{row.code}` | {_statuses(row, routes)} | {row.title} | {_answered_by(row, routes)} |"
-        for row in (CODES.values() if codes is None else codes)
+        for row in CODES.values()
     )
     return _page(
         "Error codes",
         (
-            "Written from the table in `bulksigner.contract.codes`. `—`: never an HTTP answer, recorded on a job.",
+            note,
+            "",
+            "Dispatch on the code: titles may change. `—` for a status: never an HTTP answer, only recorded on a job.",
             "",
             "| Code | Status | Meaning | Routes |",
             "|---|---|---|---|",
             *rows,
         ),
     )
-
-
-def write_pages(folder: Path) -> None:
-    """Write both pages into `folder`."""
-    (folder / "rest-api.md").write_text(routes_page(), encoding="utf-8")
-    (folder / "error-codes.md").write_text(codes_page(), encoding="utf-8")
 
 
 def _page(title: str, lines: Iterable[str]) -> str:
@@ -104,7 +98,3 @@ def _answered_by(row: ErrorCode, routes: Sequence[Route]) -> str:
     if row.code in OPERATOR_CODES:
         return f"all of policy `{Policy.OPERATOR.value}`"
     return ", ".join(f"`{route.method} {route.path}`" for route in routes if row.code in route.codes) or "—"
-
-
-if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]))

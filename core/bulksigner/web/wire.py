@@ -11,9 +11,19 @@ import attrs
 
 from bulksigner.jobs.model import Job
 
-__all__ = ["RequestIds", "dump_json", "job_members", "wire_time"]
+__all__ = ["SECURITY_HEADERS", "RequestIds", "dump_json", "job_members", "wire_time"]
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+
+# On every answer (SEC-39); none of them is for another origin (SEC-38).
+SECURITY_HEADERS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Frame-Options", "DENY"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    ("Cache-Control", "no-store"),
+)
 
 
 @attrs.frozen

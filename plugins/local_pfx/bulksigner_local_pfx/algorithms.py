@@ -23,6 +23,7 @@ _PBMAC1 = "1.2.840.113549.1.5.14"
 _PBKDF2 = "1.2.840.113549.1.5.12"
 _KEY, _VECTOR, _MAC = 1, 2, 3
 _MOST_ITERATIONS = 10_000_000
+_LONGEST_KEY_BYTES = 1024
 
 _DIGESTS = {
     "1.3.14.3.2.26": "sha1",
@@ -137,6 +138,8 @@ def _stretch(derivation: Any, octets: bytes, length: int) -> bytes:
         raise _unsupported(prf)
     if isinstance(terms["key_length"], core.Integer):
         length = terms["key_length"].native
+        if not 1 <= length <= _LONGEST_KEY_BYTES:
+            raise Damaged(f"the file is damaged: it asks for a key of {length} bytes; copy it again.")
     count = _checked_count(terms["iterations"].native)
     return hashlib.pbkdf2_hmac(_HMACS[prf], octets, terms["salt"].native, count, length)
 

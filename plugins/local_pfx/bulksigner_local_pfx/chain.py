@@ -40,7 +40,7 @@ def read_folder(folder: Path) -> list[x509.Certificate]:
         raise Unreadable(
             f"chain folder: {at} cannot be read ({error.strerror}); check Certificate:Pfx:ChainPath."
         ) from error
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise Unreadable(f"chain folder: {at} is no certificate, PEM or DER; take it out of the folder.") from error
     return found
 

@@ -64,7 +64,8 @@ def _check_kind(data: bytes) -> None:
 
 
 def _is_whole(plain: bytes) -> bool:
-    return _declared_length(plain) == len(plain)
+    """Tell whether the bytes are one element, DER or, as some browsers wrote it, BER of indefinite length."""
+    return _declared_length(plain) == len(plain) or (plain[:2] == b"\x30\x80" and plain[-2:] == b"\x00\x00")
 
 
 def _bags(contents: pkcs12.SafeContents, depth: int = 0) -> Iterator[pkcs12.SafeBag]:
@@ -130,7 +131,11 @@ def _opens(authenticated: bytes, readings: tuple[Reading, ...]) -> bool:
 
 
 def _matching(pfx: pkcs12.Pfx, authenticated: bytes, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-    """Keep the readings whose MAC is right (RFC 7292 section 5.1); all of them where the file has none."""
+    """Put the readings whose MAC is right first (RFC 7292 section 5.1).
+
+    The others follow, because some writers read one password in two ways within one file. Without a MAC the order
+    stays as it is.
+    """
     mac = pfx["mac_data"]
     if not isinstance(mac, pkcs12.MacData):
         return readings
@@ -145,7 +150,7 @@ def _matching(pfx: pkcs12.Pfx, authenticated: bytes, readings: tuple[Reading, ..
         raise _damaged("the password is right and the content does not fit its MAC")
     if not kept:
         raise WrongPassword(_WRONG)
-    return kept
+    return (*kept, *(reading for reading in readings if reading not in kept))
 
 
 def _open_parsed(data: bytes, password: str) -> Contents:

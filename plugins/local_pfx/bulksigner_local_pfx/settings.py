@@ -18,9 +18,7 @@ class PfxBlock:
     """Where the PKCS#12 file is and what opens it."""
 
     path: str = option(check=_ABSOLUTE, help="Absolute path of the .pfx or .p12 file.", is_seed=True)
-    password: Secret = option(  # noqa: RUF009 - `option` makes an attrs field
-        Secret(""), help="Password of the file; empty where it has none.", is_seed=True
-    )
+    password: Secret = option(Secret(""), help="Password of the file; empty where it has none.", is_seed=True)
     chain_path: str | None = option(
         None,
         check=_ABSOLUTE,

@@ -28,6 +28,7 @@ _PrivateKey = RSAPrivateKey | EllipticCurvePrivateKey
 _HASHES: dict[Digest, HashAlgorithm] = {Digest.SHA256: SHA256(), Digest.SHA512: SHA512()}
 _PREHASHED = {digest: Prehashed(algorithm) for digest, algorithm in _HASHES.items()}
 _LARGEST_BYTES = 16 * 1024 * 1024
+_UNREADABLE = "the file is damaged: a certificate in it is not readable; copy it again."
 
 
 class HeldKey:
@@ -143,11 +144,15 @@ def _load_keys(contents: Contents) -> list[_PrivateKey]:
     return keys
 
 
-def _load_certificates(contents: Contents) -> list[x509.Certificate]:
-    try:
-        return [x509.load_der_x509_certificate(encoded) for encoded in contents.certificates]
-    except ValueError as error:
-        raise Damaged("the file is damaged: one of its certificates is not readable; copy it again.") from error
+def _load_certificates(contents: Contents) -> tuple[list[x509.Certificate], bool]:
+    """Return the certificates that can be read, and whether there are others; an odd root does not stop a signer."""
+    found: list[x509.Certificate] = []
+    for encoded in contents.certificates:
+        try:
+            found.append(x509.load_der_x509_certificate(encoded))
+        except (ValueError, x509.InvalidVersion):
+            continue
+    return found, len(found) < len(contents.certificates)
 
 
 def _belongs(certificate: x509.Certificate, key: _PrivateKey) -> bool:
@@ -165,10 +170,13 @@ def open_pfx(data: bytes, password: str, others: list[x509.Certificate]) -> Held
     The certificate is found by its public key, since the identifiers in the bags are missing or wrong in many files.
     """
     contents = open_envelope(data, password)
-    keys, certificates = _load_keys(contents), _load_certificates(contents)
+    keys = _load_keys(contents)
+    certificates, has_unreadable = _load_certificates(contents)
     pairs = [
         (key, certificate) for key in keys for certificate in dict.fromkeys(certificates) if _belongs(certificate, key)
     ]
+    if not pairs and has_unreadable:
+        raise Damaged(_UNREADABLE)
     if not pairs:
         raise NoCertificate("no certificate for the private key in the file; export both together.")
     if len(pairs) > 1:
@@ -176,5 +184,9 @@ def open_pfx(data: bytes, password: str, others: list[x509.Certificate]) -> Held
             f"{len(pairs)} certificates with their private key in the file; leave the one that is to sign."
         )
     key, certificate = pairs[0]
-    chain = order_chain(certificate, [*certificates, *others])
+    try:
+        chain = order_chain(certificate, [*certificates, *others])
+    except ValueError as error:
+        # Names and dates of a certificate are parsed only when they are asked for.
+        raise Damaged(_UNREADABLE) from error
     return HeldKey(key, certificate.public_bytes(Encoding.DER), chain)

@@ -147,6 +147,33 @@ def test_a_file_with_pbmac1_opens(openssl_pfx: Callable[..., bytes], ec_identity
         open_pfx(data, "another password", [])
 
 
+def _indefinite(tag: bytes, *parts: bytes) -> bytes:
+    return tag + b"\x80" + b"".join(parts) + b"\x00\x00"
+
+
+def _chunks(tag: bytes, data: bytes) -> bytes:
+    return _indefinite(tag, *(core.OctetString(data[at : at + 100]).dump() for at in range(0, len(data), 100)))
+
+
+def test_a_file_in_ber_opens(openssl_pfx: Callable[..., bytes], ec_identity: Any) -> None:
+    """CFG-72: browsers write indefinite lengths and octet strings in pieces (X.690 8.1.3.6, 8.7)."""
+    pfx = pkcs12.Pfx.load(openssl_pfx(ec_identity, "-nomac"))
+    safes = []
+    for safe in pkcs12.AuthenticatedSafe.load(bytes(pfx["auth_safe"]["content"])):
+        if safe["content_type"].native == "data":
+            content = _chunks(b"\x24", bytes(safe["content"]))
+        else:
+            inner = safe["content"]["encrypted_content_info"]
+            pieces = _chunks(b"\xa0", inner["encrypted_content"].native)
+            head = inner["content_type"].dump() + inner["content_encryption_algorithm"].dump()
+            content = _indefinite(b"\x30", b"\x02\x01\x00", _indefinite(b"\x30", head, pieces))
+        safes.append(_indefinite(b"\x30", safe["content_type"].dump(), _indefinite(b"\xa0", content)))
+    authenticated = _chunks(b"\x24", _indefinite(b"\x30", *safes))
+    auth_safe = _indefinite(b"\x30", pfx["auth_safe"]["content_type"].dump(), _indefinite(b"\xa0", authenticated))
+    data = _indefinite(b"\x30", b"\x02\x01\x03", auth_safe)
+    assert open_pfx(data, PASSWORD, []).certificate == ec_identity.certificate.public_bytes(Encoding.DER)
+
+
 @pytest.mark.parametrize(
     ("key", "bits", "plain", "cipher"),
     [

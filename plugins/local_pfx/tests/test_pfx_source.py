@@ -109,6 +109,37 @@ def test_an_unreadable_chain_is_named(tmp_path: Path, ec_identity: Any) -> None:
         PfxSource().open(PfxBlock(str(pfx), Secret(""), str(tmp_path / "absent")))
 
 
+def test_a_renewed_issuer_serves_and_a_loop_ends(issue: Callable[..., Any]) -> None:
+    """ICP-25: of two certificates of one issuer key the longer one counts; a loop of issuers ends."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    short, long = issue("Issuer", key, None, days=10), issue("Issuer", key, None, days=100)
+    leaf = issue("Leaf", ec.generate_private_key(ec.SECP256R1()), short)
+    opened = open_pfx(
+        serialize_key_and_certificates(
+            None, leaf.key, leaf.certificate, [short.certificate, long.certificate], NoEncryption()
+        ),
+        "",
+        [],
+    )
+    assert opened.chain == (long.certificate.public_bytes(Encoding.DER),)
+    other = issue("Other", ec.generate_private_key(ec.SECP256R1()), None)
+    there, back = issue("Other", other.key, long), issue("Issuer", key, other)
+    looped = open_pfx(
+        serialize_key_and_certificates(
+            None, leaf.key, leaf.certificate, [there.certificate, back.certificate], NoEncryption()
+        ),
+        "",
+        [],
+    )
+    assert len(looped.chain) == 2
+
+
+def test_a_block_of_another_source_is_refused() -> None:
+    """CFG-69: only the block of the chosen source is read."""
+    with pytest.raises(PermanentFailure, match="another kind"):
+        PfxSource().open(object())
+
+
 def test_a_certificate_that_only_claims_the_issuer_is_no_issuer(rsa_identity: Any, issue: Callable[..., Any]) -> None:
     """ICP-25: the name is not enough, the signature counts."""
     impostor = issue("Test Intermediate", ec.generate_private_key(ec.SECP256R1()), None)

@@ -170,6 +170,31 @@ def run() -> Callable[..., str]:
     return call
 
 
+def mutate(data: bytes, chance: random.Random, start: int = 0) -> bytes:
+    """Change, remove or repeat bytes at a few places from `start` on; a file that got shorter is filled up."""
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        position = chance.randrange(start, len(changed))
+        length = chance.choice((1, 1, 2, 8, 64))
+        kind = chance.randrange(4)
+        if kind == 0:
+            changed[position : position + length] = chance.randbytes(len(changed[position : position + length]))
+        elif kind == 1:
+            del changed[position : position + length]
+        elif kind == 2:
+            changed[position:position] = changed[position : position + length]
+        else:
+            changed[position : position + length] = chance.choice((b"<<", b">>", b"[", b"]", b"9", b" R", b"/A ", b"("))
+        changed += b"\n" * (len(data) - len(changed))
+    return bytes(changed)
+
+
+@pytest.fixture(name="mutate")
+def mutate_fixture() -> Callable[..., bytes]:
+    """`mutate`, for test modules."""
+    return mutate
+
+
 @pytest.fixture(name="measure")
 def measure_fixture() -> Callable[[bytes], Measured]:
     """`measure`, for test modules."""
@@ -196,12 +221,12 @@ class PdfSample:
 
     def build(self) -> bytes:
         """Write the file."""
-        plain, packable = self._compose()
+        streams, objects, extras = self._compose()
+        # In a hybrid file the object stream holds what an old reader can do without.
+        packable = {"classic": {}, "streams": objects | extras, "hybrid": extras}[self.layout]
+        plain = {number: body for number, body in (streams | objects | extras).items() if number not in packable}
         out = bytearray(f"%PDF-{self.version}\n%\xe2\xe3\xcf\xd3\n".encode("latin-1"))
         places: dict[int, tuple[int, int, int]] = {}
-        if self.layout == "classic":
-            plain.update(packable)
-            packable = {}
         for number, body in sorted(plain.items()):
             places[number] = (1, len(out), 0)
             out += b"%d 0 obj\n%b\nendobj\n" % (number, body)
@@ -214,8 +239,7 @@ class PdfSample:
             start = self._write_stream(out, places)
         if self.layout == "hybrid":
             start, stream = len(out), start
-            seen = {number: place for number, place in places.items() if place[0] == 1}
-            out += _table(seen) + b"trailer\n<</Size %d /XRefStm %d %b>>\n" % (
+            out += _table(places) + b"trailer\n<</Size %d /XRefStm %d %b>>\n" % (
                 max(places) + 1,
                 stream,
                 self._trailer_entries(),
@@ -225,36 +249,36 @@ class PdfSample:
     def _trailer_entries(self) -> bytes:
         return b"/Root 1 0 R /ID [<%b> <%b>] %b" % (b"11" * 16, b"22" * 16, self.trailer)
 
-    def _compose(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
-        """Compose streams, and objects that may go into an object stream."""
+    def _compose(self) -> tuple[dict[int, bytes], dict[int, bytes], dict[int, bytes]]:
+        """Compose streams, objects that a viewer needs, and others."""
         first = 10
         kids = b" ".join(b"%d 0 R" % (first + 2 * page) for page in range(self.pages))
         form = {"none": b"", "indirect": b"/AcroForm 4 0 R", "direct": b"/AcroForm <</Fields [] /DA (/F 0 Tf)>>"}
-        packable = {
+        objects = {
             1: b"<</Type /Catalog /Pages 2 0 R %b %b>>" % (form[self.form], self.catalog),
             2: b"<</Type /Pages /Count %d /Kids [%b]>>" % (self.pages, kids),
-            3: b"<</Type /Font /Subtype /Type1 /BaseFont /Helvetica>>",
         }
         if self.form == "indirect":
-            packable[4] = b"<</Fields 5 0 R /NeedAppearances true /DR <<>>>>"
-            packable[5] = b"[6 0 R]"
-            packable[6] = b"<</FT /Tx /T (amount) /V (\\(10\\) \\101\\\n) /Kids []>>"
-        plain = {}
+            objects[4] = b"<</Fields 5 0 R /NeedAppearances true /DR <<>>>>"
+            objects[5] = b"[6 0 R]"
+            objects[6] = b"<</FT /Tx /T (amount) /V (\\(10\\) \\101\\\n) /Kids []>>"
+        streams = {}
+        extras = {3: b"<</Type /Font /Subtype /Type1 /BaseFont /Helvetica>>"}
         for page in range(self.pages):
             number = first + 2 * page
-            packable[number] = (
+            objects[number] = (
                 b"<</Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R"
                 b" /Resources <</Font <</F 3 0 R>>>>>>" % (number + 1)
             )
-            plain[number + 1] = _stream(b"BT /F 12 Tf 72 720 Td (Page %d) Tj ET" % (page + 1))
+            streams[number + 1] = _stream(b"BT /F 12 Tf 72 720 Td (Page %d) Tj ET" % (page + 1))
         number = first + 2 * self.pages
         if self.filler_bytes:
-            plain[number] = _stream(random.Random(1).randbytes(self.filler_bytes))
+            streams[number] = _stream(random.Random(1).randbytes(self.filler_bytes))
             number += 1
         for extra in range(self.extra_objects):
-            packable[number + extra] = b"<</Number %d /Text (object %d)>>" % (extra, extra)
-        packable.update(self.objects)
-        return plain, packable
+            extras[number + extra] = b"<</Number %d /Text (object %d)>>" % (extra, extra)
+        objects.update(self.objects)
+        return streams, objects, extras
 
     def _pack(self, out: bytearray, places: dict[int, tuple[int, int, int]], packable: dict[int, bytes]) -> None:
         container = max([*places, *packable]) + 1
@@ -307,7 +331,9 @@ def _table(places: dict[int, tuple[int, int, int]]) -> bytes:
         while end + 1 < len(numbers) and numbers[end + 1] == numbers[end] + 1:
             end += 1
         rows.append(b"%d %d\n" % (numbers[start], end - start + 1))
-        rows.extend(b"%010d 00000 n \n" % places[number][1] for number in numbers[start : end + 1])
+        for number in numbers[start : end + 1]:
+            kind, offset, _ = places[number]
+            rows.append(b"%010d 00000 n \n" % offset if kind == 1 else b"0000000000 65535 f \n")
         start = end + 1
     return b"".join(rows)
 

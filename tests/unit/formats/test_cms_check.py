@@ -118,6 +118,25 @@ def test_appended_and_cut_off_files_fail(
             check_cms(io.BytesIO(artifact[:length]), expectation, detached=detached, pem=pem)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"-----BEGIN PKCS7-----\n", b"-----BEGIN PKCS7-----\r\n"),
+        (b"PKCS7-----\n", b"CMS-----\n"),
+        (b"\n-----END", b"\n\n-----END"),
+        (b"\n-----END", b"=\n-----END"),
+        (b"BEGIN PKCS7-----\n", b"BEGIN PKCS7-----\n\n"),
+        (b"\nMII", b"\nMI\nI"),
+    ],
+)
+def test_text_is_pem_in_one_way_only(rsa_key: Any, expectation: Expectation, old: bytes, new: bytes, sign: Any) -> None:
+    """BEY-01: no bytes of a PEM file are left that nothing protects."""
+    artifact = sign(CadesSigner(rsa_key, BASELINE_B, pem=True), CONTENT)
+    assert old in artifact
+    with pytest.raises(CheckFailed):
+        check_cms(io.BytesIO(artifact.replace(old, new)), expectation, pem=True)
+
+
 def test_other_content_and_other_certificate_fail(
     rsa_key: Any, ecdsa_key: Any, expectation: Expectation, sign: Any, measure: Any
 ) -> None:
@@ -195,28 +214,10 @@ def test_wrong_attributes_fail_though_signed(
         check_cms(io.BytesIO(assemble(rsa_key, change, signed_at)), expectation, detached=True)
 
 
-def mutate(data: bytes, chance: random.Random) -> bytes:
-    """Change, remove, repeat or insert bytes at a few places."""
-    changed = bytearray(data)
-    for _ in range(chance.choice((1, 1, 2, 5))):
-        start = chance.randrange(len(changed))
-        length = chance.choice((1, 1, 2, 8, 64))
-        kind = chance.randrange(4)
-        if kind == 0:
-            changed[start : start + length] = chance.randbytes(len(changed[start : start + length]))
-        elif kind == 1 and len(changed) > length + 1:
-            del changed[start : start + length]
-        elif kind == 2:
-            changed[start:start] = changed[start : start + length]
-        else:
-            changed[start:start] = chance.randbytes(length)
-    return bytes(changed)
-
-
 @pytest.mark.parametrize(("detached", "pem"), FORMS, ids=FORM_NAMES)
 @pytest.mark.parametrize("rounds", [200, pytest.param(20000, marks=pytest.mark.soak)])
 def test_malformed_files_raise_nothing_else(
-    rsa_key: Any, expectation: Expectation, detached: bool, pem: bool, rounds: int, sign: Any
+    rsa_key: Any, expectation: Expectation, detached: bool, pem: bool, rounds: int, mutate: Any, sign: Any
 ) -> None:
     """ICP-34: whatever the bytes are, the check ends in its own words."""
     artifact = sign(CadesSigner(rsa_key, BASELINE_B, detached=detached, pem=pem), CONTENT)

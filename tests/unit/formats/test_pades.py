@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,17 @@ import attrs
 import pytest
 from asn1crypto import x509
 from asn1crypto.cms import ContentInfo
+from asn1crypto.keys import PrivateKeyInfo
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.pdf_utils.writer import copy_into_new_writer
+from pyhanko.sign.fields import MDPPerm
+from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner, SimpleSigner
 from pyhanko.sign.validation import validate_pdf_signature
 from pyhanko.sign.validation.settings import KeyUsageConstraints
 from pyhanko_certvalidator import ValidationContext
+from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.signing import Format
@@ -97,6 +104,35 @@ def test_pyhanko_validates_a_signature_on_top_of_another(
     assert second.evaluate_signature_coverage().name == "ENTIRE_FILE"
 
 
+@pytest.mark.parametrize("layout", ["classic", "streams"])
+@pytest.mark.parametrize("level", [MDPPerm.FILL_FORMS, MDPPerm.ANNOTATE], ids=lambda level: level.name)
+def test_certification_of_another_survives_the_signature(
+    rsa_key: Any, layout: str, level: MDPPerm, pdf_sample: Any, sign: Any, signed_at: datetime.datetime
+) -> None:
+    """BEY-11: a document certified by pyHanko, signatures allowed, stays certified after our signature."""
+    other = SimpleSigner(
+        signing_cert=x509.Certificate.load(rsa_key.certificate),
+        signing_key=load_private_key(rsa_key),
+        cert_registry=SimpleCertificateStore.from_certs([x509.Certificate.load(rsa_key.chain[0])]),
+    )
+    writer = IncrementalPdfFileWriter(io.BytesIO(pdf_sample(layout=layout).build()))
+    metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=level, md_algorithm="sha256")
+    certified = PdfSigner(metadata, other).sign_pdf(writer).getvalue()
+    reader = PdfFileReader(io.BytesIO(sign(PadesSigner(rsa_key, BASELINE_B), certified)))
+    trust = ValidationContext(
+        trust_roots=[x509.Certificate.load(rsa_key.chain[1])], allow_fetching=False, moment=signed_at
+    )
+    for signature in reader.embedded_signatures:
+        status = validate_pdf_signature(signature, trust)
+        assert status.bottom_line, status.pretty_print_details()
+        assert status.docmdp_ok
+
+
+def load_private_key(key: Any) -> PrivateKeyInfo:
+    """Load the test's key the way pyHanko keeps keys."""
+    return PrivateKeyInfo.load(key.private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+
+
 def test_dictionary_has_the_keys_of_the_policy(rsa_key: Any, pdf_sample: Any, sign: Any) -> None:
     """ICP-10, ICP-31: filter and subfilter follow the specification, the time is /M, nothing more is there."""
     spec = attrs.evolve(BASELINE_B, pades_filter="PBAD_PAdES", pades_sub_filter="PBAD.PAdES")
@@ -171,6 +207,19 @@ REFUSED: dict[str, tuple[Callable[[Any], bytes], str]] = {
     "root is no catalog": (lambda sample: sample(objects={1: b"[1 2 3]"}).build(), r"damaged \(document catalog\)"),
     "encrypted": (lambda sample: encrypt(sample().build()), r"encrypted \(trailer, /Encrypt\)"),
     "certified": (lambda sample: sample(catalog=CERTIFIED % 1).build(), "DocMDP, level 1"),
+    "certified by references": (
+        lambda sample: sample(
+            catalog=b"/Perms 5 0 R",
+            objects={
+                5: b"<</DocMDP 6 0 R>>",
+                6: b"<</Type /Sig /Reference 7 0 R>>",
+                7: b"[8 0 R]",
+                8: b"<</TransformMethod /DocMDP /TransformParams 9 0 R>>",
+                9: b"<</P 1>>",
+            },
+        ).build(),
+        "DocMDP, level 1",
+    ),
     "no pages": (lambda sample: sample(pages=0).build(), "no pages"),
     "no page tree": (lambda sample: sample(objects={2: b"null"}).build(), r"damaged \(page tree\)"),
     "pages in a circle": (
@@ -223,6 +272,19 @@ def test_changed_content_is_not_signed(
                 io.BytesIO(found), io.BytesIO(), expected=measure(content), signed_at=signed_at
             )
     assert rsa_key.calls == 0
+
+
+def test_one_signer_serves_several_threads(rsa_key: Any, pdf_sample: Any, sign: Any, measure: Any) -> None:
+    """PERF-01: signer and key are made once and shared; no state of one file reaches another."""
+    signers = [signer_for(kind, rsa_key) for kind in (Format.PADES, Format.CADES)]
+    contents = [pdf_sample(pages=pages).build() for pages in range(1, 9)]
+
+    def sign_and_check(content: bytes) -> None:
+        for kind, signer in zip((Format.PADES, Format.CADES), signers, strict=True):
+            check(io.BytesIO(sign(signer, content)), Expectation(kind, rsa_key.certificate, measure(content)))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(sign_and_check, contents * 3))) == 24
 
 
 def test_memory_stays_within_three_times_the_file(

@@ -31,7 +31,7 @@ class _Other:
 
 @attrs.frozen
 class _Block:
-    pin: Secret = option(Secret(""))  # noqa: RUF009 - `option` makes an attrs field
+    pin: Secret = option(Secret(""))
 
 
 @attrs.frozen

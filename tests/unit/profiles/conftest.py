@@ -40,7 +40,7 @@ class FileBlock:
     """The block of the fake source `Pfx`."""
 
     path: str = option()
-    password: Secret = option(Secret(""))  # noqa: RUF009 - `option` makes an attrs field
+    password: Secret = option(Secret(""))
 
 
 @attrs.frozen

@@ -221,6 +221,18 @@ def test_keys_of_plugins_are_bound(put: Any, profiles: Any, registry: Any, seale
     assert plain.extras == {classes.CheckKeys: classes.CheckKeys()}
 
 
+def test_keys_of_a_lost_plugin_are_not_bound(put: Any, profiles: Any, registry: Any, sealer_with: Any) -> None:
+    """CFG-16: who asks is degraded, who does not is served without them."""
+    lost = attrs.evolve(
+        registry, profile_keys=tuple(attrs.evolve(keys, lost="no reader") for keys in registry.profile_keys)
+    )
+    put("asks", extras={"CheckCard": True})
+    put("plain")
+    asks, plain = open_profiles(profiles, lost, sealer_with("")).all
+    assert "no reader" in (asks.degraded or "")
+    assert (plain.degraded, plain.extras) == (None, {})
+
+
 @pytest.mark.parametrize(
     ("column", "text"),
     [

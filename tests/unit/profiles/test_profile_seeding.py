@@ -240,7 +240,7 @@ def test_a_secret_among_a_plugins_profile_keys_is_refused(
 
     @attrs.frozen
     class Keys:
-        token: Secret = option()  # noqa: RUF009 - `option` makes an attrs field
+        token: Secret = option()
 
     core = core_with(ProfileSeed(name="default", extras={Keys: Keys(Secret("hidden words"))}))
     with pytest.raises(ConfigurationRefused, match=r"Signing:Profiles\[0\]") as caught:

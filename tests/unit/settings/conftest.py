@@ -1,7 +1,5 @@
 """A host of settings files and variables that load, or are refused."""
 
-# ruff: noqa: RUF009  `option` is a field specifier; its result is not shared between instances
-
 from __future__ import annotations
 
 import textwrap

@@ -1,7 +1,5 @@
 """Files and environment become one typed object, or one refusal with everything in it."""
 
-# ruff: noqa: RUF009  `option` is a field specifier; its result is not shared between instances
-
 from __future__ import annotations
 
 import datetime
@@ -18,7 +16,7 @@ from bulksigner.contract.settings import Secret, at_least, between, option
 from bulksigner.contract.signing import Format
 from bulksigner.settings.bind import structure_block, unstructure_block
 from bulksigner.settings.choices import Installed
-from bulksigner.settings.load import check_choices
+from bulksigner.settings.load import check_choices, check_seed_choices
 from bulksigner.settings.model import DatabaseProvider, EngineChoice
 from bulksigner.settings.reference import render_reference
 from bulksigner.settings.variables import HostVariables, ListenAddress
@@ -413,7 +411,9 @@ def test_names_that_select_an_absent_plugin(pfx_host) -> None:
         }
     )
     here = Installed(frozenset({"Pfx"}), frozenset({"LocalFileSystem"}), frozenset({"Local"}))
-    failures = {failure.key: failure for failure in check_choices(loaded, here)}
+    failures = {
+        failure.key: failure for failure in (*check_choices(loaded.core, here), *check_seed_choices(loaded.core, here))
+    }
     assert set(failures) == {
         "Storage:Provider",
         "Signing:Profiles[0]:Method",
@@ -423,7 +423,8 @@ def test_names_that_select_an_absent_plugin(pfx_host) -> None:
     assert "LocalFileSystem" in failures["Storage:Provider"].remedy
     assert "bulksigner-pkcs11" in failures["Signing:Profiles[0]:Certificate:Source"].remedy
     all_here = Installed(frozenset({"Pkcs11"}), frozenset({"AzureFiles"}), frozenset({"LacunaSigner"}))
-    assert check_choices(loaded, all_here) == []
+    assert check_choices(loaded.core, all_here) == []
+    assert check_seed_choices(loaded.core, all_here) == []
 
 
 def test_host_variables(tmp_path) -> None:

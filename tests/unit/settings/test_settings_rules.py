@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from bulksigner.settings.mounts import find_network_type
 
 
 def folders(*paths: str, **more: str) -> dict[str, str]:
@@ -137,7 +133,7 @@ def test_share_without_any_interval_is_refused(host) -> None:
 
 def test_root_on_a_network_file_system_is_warned_of(host, monkeypatch) -> None:
     """CFG-41: path and type are named."""
-    monkeypatch.setattr("bulksigner.settings.folders.find_network_type", lambda path: "cifs")
+    monkeypatch.setattr("bulksigner.settings.folders.network_type", lambda path: "cifs")
     (warning,) = host.load().warnings
     assert "cifs" in warning
     assert str(host.root / "data") in warning
@@ -339,35 +335,9 @@ def test_limits(host, variable) -> None:
         assert set(host.refuse({variable: str(value)})) == {variable.replace("__", ":")}
 
 
-MOUNTS = """\
-22 1 8:1 / / rw - ext4 /dev/sda1 rw
-30 22 0:44 / /mnt/share rw - nfs4 server:/export rw
-31 22 0:45 / /mnt/with\\040space rw - cifs //server/x rw
-32 30 8:2 / /mnt/share/local rw - xfs /dev/sdb1 rw
-33 22 0:46 / /mnt/ssh rw - fuse.sshfs x rw
-broken
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/var/x.db", None),
-        ("/mnt/share/db/x.db", "nfs4"),
-        ("/mnt/shared/x.db", None),
-        ("/mnt/with space/x.db", "cifs"),
-        ("/mnt/share/local/x.db", None),
-        ("/mnt/ssh/x.db", "fuse.sshfs"),
-    ],
-)
-def test_network_file_systems_are_recognised(path, expected) -> None:
-    """BEY-41: by the nearest mount above the path."""
-    assert find_network_type(Path(path), MOUNTS) == expected
-
-
 def test_database_on_a_network_file_system_is_refused(host, monkeypatch) -> None:
     """CFG-61, OPS-44: file and type are named."""
-    monkeypatch.setattr("bulksigner.settings.databases.find_network_type", lambda path: "nfs4")
+    monkeypatch.setattr("bulksigner.settings.databases.network_type", lambda path: "nfs4")
     failure = host.refuse()["ConnectionStrings:Default"]
     assert "nfs4" in failure.problem
     assert "bulksigner.db" in failure.problem

@@ -1,7 +1,5 @@
 """Files and environment come in literally and in the right order."""
 
-# ruff: noqa: RUF009  `option` is a field specifier; its result is not shared between instances
-
 from __future__ import annotations
 
 import json

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from bulksigner.testing.certificates import ANA, AURORA, KeyKind, cnpj, cpf, make_authority, make_key
+from bulksigner.testing.certificates import ANA, AURORA, KeyKind, cnpj, cpf, main, make_authority, make_key
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +138,16 @@ def test_pem_writers(authority, tmp_path: Path):
     assert x509.load_pem_x509_certificates(written) == [leaf.root]
     key = load_pem_private_key(leaf.write_key_pem(tmp_path / "key.pem").read_bytes(), None)
     assert key.public_key() == leaf.certificate.public_key()
+
+
+def test_the_command_writes_a_certificate_and_its_root(tmp_path: Path, capsys):
+    """The tutorial's certificate opens with the password given and leads to the root beside it."""
+    path = tmp_path / "mine.pfx"
+    assert main([str(path), "senha"]) == 0
+    _, certificate, issuers = pkcs12.load_key_and_certificates(path.read_bytes(), b"senha")
+    root = x509.load_pem_x509_certificate((tmp_path / "mine.root.pem").read_bytes())
+    assert root in issuers
+    assert certificate.issuer != root.subject
+    assert capsys.readouterr().out.split() == [str(path), str(tmp_path / "mine.root.pem")]
+    assert main([]) == 2
+    assert "usage:" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -212,6 +213,35 @@ def test_too_many_parts(client: TestClient, service: Any, position: str) -> None
     assert code_of(send(client, *parts, END)) == (400, "request.invalid")
     assert service.uploads == []
     assert send(client, *fields[:9], file(), END).status_code == 202
+
+
+def test_no_mangled_form_is_an_error_of_ours(client: TestClient, service: Any) -> None:
+    """API-05: whatever a client does to a form, it is taken in or refused, never a 500."""
+    chance = random.Random(7)
+    whole = field("profile", "folha") + file(b"abc\r\n--x" * 20) + field("other", "v") + END
+    seen = set()
+    for _ in range(300):
+        form = bytearray(whole)
+        for _ in range(chance.randint(1, 5)):
+            at = chance.randrange(len(form))
+            form[at : at + chance.choice([0, 1, 1, 20])] = chance.randbytes(chance.choice([0, 1, 2]))
+        seen.add(send(client, bytes(form)).status_code)
+    assert seen == {202, 400}
+
+
+@pytest.mark.parametrize("broken", ["file_name", "name", "type"])
+@pytest.mark.parametrize("position", ["only", "after"])
+def test_a_head_that_is_no_utf_8(client: TestClient, service: Any, broken: str, position: str) -> None:
+    """API-54: names in Latin-1 are refused in words, not as an error of ours."""
+    part = {
+        "file_name": file(file_name="relat\0rio.pdf"),
+        "name": file(name="f\0le"),
+        "type": file().replace(b"x/y", b"x/\0"),
+    }[broken].replace(b"\0", b"\xf3")
+    answer = send(client, *([part] if position == "only" else [file(), part]), END)
+    assert code_of(answer) == (400, "request.invalid")
+    assert answer.json["errors"] == {"Content-Disposition": ["names in a form must be UTF-8"]}
+    assert service.uploads == []
 
 
 def test_a_field_that_is_too_long(client: TestClient) -> None:

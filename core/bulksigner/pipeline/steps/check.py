@@ -16,9 +16,12 @@ def check(work: Work) -> None:
     registry = work.parts.registry
     file = StagedFile(work.require(work.staged), work.job.file_name, work.job.format, work.staged_measured)
     for validator in registry.validators:
-        if not validator.applies(work.opened.extras, work.job.format):
+        with registry.guard(validator):
+            applies = validator.applies(work.opened.extras, work.job.format)
+        if not applies:
             continue
-        report = validator.check(file)
+        with registry.guard(validator):
+            report = validator.check(file)
         if not report.passed:
             errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
             raise StepFailed(_told(errors), code=errors[0].code)

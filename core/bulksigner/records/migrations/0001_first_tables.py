@@ -42,7 +42,7 @@ CREATE TABLE job (
 );
 CREATE UNIQUE INDEX job_active_path ON job (path_key) WHERE status IN {active};
 CREATE INDEX job_path ON job (path_key, created_at);
-CREATE INDEX job_queue ON job (queued_at, id) WHERE status = 'Queued';
+CREATE INDEX job_queue ON job (status, queued_at, id) WHERE status = 'Queued';
 CREATE INDEX job_in_flight ON job (status) WHERE status IN ('Processing', 'Verifying');
 CREATE INDEX job_parent ON job (parent_job_id) WHERE parent_job_id IS NOT NULL;
 CREATE INDEX job_newest ON job (created_at, id);
@@ -147,7 +147,7 @@ def statements(engine: str) -> Iterator[str]:
         time="TEXT" if is_sqlite else "TIMESTAMPTZ",
         boolean="INTEGER" if is_sqlite else "BOOLEAN",
         false="0" if is_sqlite else "FALSE",
-        serial="INTEGER PRIMARY KEY AUTOINCREMENT" if is_sqlite else "BIGSERIAL PRIMARY KEY",
+        serial="INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT" if is_sqlite else "BIGSERIAL PRIMARY KEY",
         count_options=" WITHOUT ROWID" if is_sqlite else " WITH (fillfactor = 50)",
     )
     yield from tables.split(";\n")

@@ -143,7 +143,7 @@ def test_check_pins_every_value(artifact, check):
 FORGED = {
     "document reference elsewhere": ('URI=""', 'URI="http://localhost:9/x"', "not to the whole document"),
     "document reference to a part": ('URI=""', 'URI="#b"', "not to the whole document"),
-    "properties reference elsewhere": ('URI="#properties', 'URI="file:///properties', "not to the signed properties"),
+    "properties reference elsewhere": ('URI="#properties', 'URI="file:properties', "not to the signed properties"),
     "type": ("01903#SignedProperties", "01903#Other", "not to the signed properties"),
     "unknown transform": ("xmldsig#enveloped-signature", "xmldsig#base64", "other transforms"),
     "more transforms": (

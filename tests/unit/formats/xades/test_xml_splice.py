@@ -34,7 +34,7 @@ REFUSED = {
     "empty root": (b"<a/>", r"^The root element is empty"),
     "empty root with tail": (b"<a k='1' />\n<!-- </a> -->", r"^The root element is empty"),
     "doctype": (b'<?xml version="1.0"?>\n<!DOCTYPE a>\n<a></a>', r"at 2:12: a DOCTYPE"),
-    "external entity": (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', "a DOCTYPE"),
+    "external entity": (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:/etc/passwd">]><a>&x;</a>', "a DOCTYPE"),
     "external subset": (b'<!DOCTYPE a SYSTEM "http://localhost:9/a.dtd"><a></a>', "a DOCTYPE"),
     "billion laughs": (f'<!DOCTYPE a [<!ENTITY l0 "ha">{LAUGHS}]><a>&l9;</a>'.encode(), "a DOCTYPE"),
     "undeclared entity": (b"<a>&nbsp;</a>", r"at 1:4: undefined entity"),

@@ -1,0 +1,156 @@
+"""Schema steps are applied once, under a lock, and never by a build that does not know the schema."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import peewee
+import pytest
+
+from bulksigner.contract.errors import StartRefused
+from bulksigner.contract.settings import Secret
+from bulksigner.records import tables
+from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
+from bulksigner.records.migrate import Migration, known_migrations, migrate
+from bulksigner.testing.postgres import PostgresServer
+
+MODELS = [getattr(tables, name) for name in tables.__all__]
+
+
+@attrs.frozen
+class Step(Migration):
+    """A step whose statements a test gives."""
+
+    given: tuple[str, ...] = ()
+
+    def statements(self, kind: EngineKind) -> Iterator[str]:
+        """Return the given statements."""
+        return iter(self.given)
+
+
+@contextmanager
+def empty_location(request: pytest.FixtureRequest, kind: EngineKind, tmp_path: Path) -> Iterator[str]:
+    """Give where an empty database of this kind is: a path or a URL."""
+    if kind is EngineKind.SQLITE:
+        yield str(tmp_path / "db" / "b.db")
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    with server.database() as url:
+        yield url
+
+
+def open_at(location: str) -> Store:
+    """Open the store of a path or URL."""
+    return open_postgresql(Secret(location), 5) if "://" in location else open_sqlite(Path(location))
+
+
+@pytest.fixture(params=list(EngineKind), ids=lambda kind: kind.value)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where an empty database is, once for each engine."""
+    with empty_location(request, request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model._meta.table_name)
+def test_models_and_tables_have_the_same_columns(store: Store, model: type[peewee.Model]) -> None:
+    """DEP-27: the frozen steps end where the models are, in names and in what may be empty."""
+    with store.reading():
+        columns = {column.name: column.null for column in store.database.get_columns(model._meta.table_name)}
+    assert columns == {field.column_name: field.null for field in model._meta.sorted_fields}
+
+
+def test_times_carry_their_zone(store: Store) -> None:
+    """DEP-25: no column of PostgreSQL is a timestamp without time zone."""
+    with store.reading():
+        types = {column.data_type for column in store.database.get_columns("job") if column.name.endswith("_at")}
+    assert types == ({"TEXT"} if store.kind is EngineKind.SQLITE else {"timestamp with time zone"})
+
+
+def test_migrating_twice_changes_nothing(location: str) -> None:
+    """CLU-02: the second start finds the work done."""
+    store = open_at(location)
+    newest = known_migrations()[-1].version
+    assert migrate(store) == migrate(store) == newest
+    store.probe()
+    store.close()
+
+
+def test_only_the_missing_steps_are_applied(location: str) -> None:
+    """DEP-27: an older database gets what came since."""
+    first = Step(1, "0001_a", ("CREATE TABLE a (n INTEGER)",))
+    second = Step(2, "0002_b", ("CREATE TABLE b (n INTEGER)", "INSERT INTO b VALUES (1)"))
+    store = open_at(location)
+    assert migrate(store, [first]) == 1
+    assert migrate(store, [first, second]) == 2
+    with store.reading():
+        assert store.database.execute_sql("SELECT n FROM b").fetchall() == [(1,)]
+        assert store.database.execute_sql("SELECT version, name FROM schema_version ORDER BY version").fetchall() == [
+            (1, "0001_a"),
+            (2, "0002_b"),
+        ]
+    store.close()
+
+
+def test_a_failing_step_changes_nothing(location: str) -> None:
+    """OPS-57: exit 65 naming the step; the steps before it are undone with it."""
+    steps = [Step(1, "0001_a", ("CREATE TABLE a (n INTEGER)",)), Step(2, "0002_b", ("CREATE NONSENSE",))]
+    store = open_at(location)
+    with pytest.raises(StartRefused, match=r"0002_b.*Nothing was changed") as caught:
+        migrate(store, steps)
+    assert caught.value.exit_code == 65
+    with store.reading():
+        assert store.database.get_tables() == []
+    store.close()
+
+
+def test_a_newer_schema_is_refused(location: str) -> None:
+    """CLU-71: exit 65 naming both versions."""
+    store = open_at(location)
+    migrate(store, [Step(7, "0007_later", ())])
+    with pytest.raises(StartRefused, match=r"schema version 7, this build knows 1\b") as caught:
+        migrate(store)
+    assert caught.value.exit_code == 65
+    store.close()
+
+
+CHILD = """
+    import sys
+    from pathlib import Path
+    from bulksigner.contract.settings import Secret
+    from bulksigner.records.engines import open_postgresql, open_sqlite
+    from bulksigner.records.migrate import migrate
+
+    sys.stdin.readline()
+    place = sys.argv[1]
+    store = open_postgresql(Secret(place), 5) if "://" in place else open_sqlite(Path(place))
+    print(migrate(store))
+    store.close()
+"""
+
+
+def test_two_processes_starting_together_apply_once(location: str) -> None:
+    """CLU-02: both go on, one of them did the work."""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(CHILD), location],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for _ in range(3)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    newest = known_migrations()[-1].version
+    assert [child.communicate(timeout=30) for child in children] == [(f"{newest}\n", "")] * 3

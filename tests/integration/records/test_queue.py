@@ -1,0 +1,195 @@
+"""Births and claims: one active job a path, oldest first, each job once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from bulksigner.contract.errors import RaceLost
+from bulksigner.jobs.listing import history
+from bulksigner.jobs.model import Birth, Changed, Job, Owner
+from bulksigner.jobs.queue import Enqueued, Outcome, Queue
+from bulksigner.jobs.states import Actor, JobStatus
+from bulksigner.jobs.store import Jobs
+from bulksigner.records.engines import Store
+from bulksigner.records.errors import UniqueViolation
+from bulksigner.records.prepared import Prepared
+from bulksigner.records.tables import JobRow
+
+NewJob = Callable[..., Job]
+BirthMaker = Callable[..., Birth]
+
+
+def at_once(*acts: Callable[[], object]) -> list[object]:
+    """Run the acts in threads that start together; an exception is the act's result."""
+    results: list[object] = [None] * len(acts)
+    gate = threading.Barrier(len(acts))
+
+    def run(index: int, act: Callable[[], object]) -> None:
+        gate.wait()
+        try:
+            results[index] = act()
+        except Exception as error:  # noqa: BLE001  # the test looks at what each act raised
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(acts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_one_file_is_one_job(queue: Queue, jobs: Jobs, birth: BirthMaker) -> None:
+    """PIPE-02: a second birth of an active path, however spelled, answers AlreadyActive with the job that has it."""
+    first, again, spelled = queue.enqueue([birth(), birth(), birth(original_path="/in/./report.pdf")])
+    assert first.outcome is Outcome.ENQUEUED
+    assert first.job is not None
+    assert first.changed is not None
+    assert first.changed.wakes
+    assert [again.outcome, spelled.outcome] == [Outcome.ALREADY_ACTIVE] * 2
+    assert again.job == spelled.job == jobs.active_for("/in/report.pdf") == first.job
+    assert queue.wake.wait(0)
+
+
+def test_a_path_is_free_again_after_the_end(queue: Queue, jobs: Jobs, birth: BirthMaker, new_job: NewJob) -> None:
+    """PIPE-02, PIPE-31: only active jobs hold a path; the most recent job of it is the new one (PIPE-44)."""
+    old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
+    assert jobs.latest_for(["/in/report.pdf", "/in/none.pdf"]) == {"/in/report.pdf": old}
+    new = new_job()
+    assert jobs.latest_for(["/in/report.pdf"]) == {"/in/report.pdf": new}
+
+
+def test_a_terminal_job_cannot_come_back_beside_a_new_one(jobs: Jobs, store: Store, new_job: NewJob) -> None:
+    """PIPE-02, DEP-35: the database itself refuses a second active job, as UniqueViolation on both engines."""
+    old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
+    new_job()
+    revive = Prepared(JobRow.update({JobRow.status: "Queued"}).where(JobRow.id == old.id))
+    with pytest.raises(UniqueViolation):
+        store.write(lambda: store.execute(revive))
+    assert jobs.get(old.id) == old
+
+
+def test_a_long_path_leaves_no_row(queue: Queue, jobs: Jobs, birth: BirthMaker) -> None:
+    """PIPE-03: 850 characters are taken, 851 are refused, and the rest of the batch goes on."""
+    longest = "/" + "é" * 849
+    taken, refused = queue.enqueue([birth(original_path=longest), birth(original_path=longest + "x")])
+    assert (taken.outcome, refused.outcome, refused.job) == (Outcome.ENQUEUED, Outcome.PATH_TOO_LONG, None)
+    assert sum(jobs.counts().values()) == 1
+
+
+def test_a_taken_id_is_a_programming_error(queue: Queue, birth: BirthMaker, new_job: NewJob) -> None:
+    """PIPE-01: an id given twice is not mistaken for an active path."""
+    job = new_job()
+    with pytest.raises(RuntimeError, match="its id is taken"):
+        queue.enqueue([birth("other.pdf", id=job.id)])
+
+
+def test_claims_go_oldest_first(queue: Queue, store: Store, new_job: NewJob, owner: Owner) -> None:
+    """PIPE-65, PIPE-08: order of queuedAt, then id; owner and history are set."""
+    jobs = [new_job(f"{number}.pdf") for number in range(5)]
+    claimed = queue.claim(3, owner) + queue.claim(5, owner)
+    assert [changed.job.id for changed in claimed] == [job.id for job in jobs]
+    first = claimed[0]
+    assert (first.job.status, first.job.owner_identity, first.job.owner_incarnation) == (
+        JobStatus.PROCESSING,
+        owner.identity,
+        owner.incarnation,
+    )
+    assert (first.change.before, first.change.after, first.change.event) == ("Queued", "Processing", "claim")
+    assert history(store, first.job.id)[-1].message == "Processing started"
+    assert queue.claim(1, owner) == []
+
+
+def test_jobs_in_flight_are_those_a_worker_has(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Owner) -> None:
+    """CLU-05: Processing and Verifying, oldest first; neither queued nor finished ones."""
+    for number in range(4):
+        new_job(f"{number}.pdf")
+    first, second, third = (changed.job for changed in queue.claim(3, owner))
+    signed = jobs.transition(first, "sign", by=Actor.WORKER, message="Signed").job
+    jobs.transition(third, "fail", by=Actor.WORKER, message="x")
+    assert jobs.in_flight() == [signed, second]
+
+
+def test_no_job_is_claimed_twice(queue: Queue, birth: BirthMaker) -> None:
+    """PIPE-66, DEP-21, DEP-22: six workers share 300 jobs."""
+    queue.enqueue([birth(f"{number}.pdf") for number in range(300)])
+
+    def work(name: str) -> Callable[[], list[str]]:
+        def run() -> list[str]:
+            mine: list[str] = []
+            while taken := queue.claim(4, Owner(name, "1")):
+                mine += [changed.job.id for changed in taken]
+            return mine
+
+        return run
+
+    shares = at_once(*(work(f"worker-{number}") for number in range(6)))
+    ids = [job_id for share in shares if isinstance(share, list) for job_id in share]
+    assert len(ids) == 300
+    assert len(set(ids)) == 300
+
+
+def test_two_enqueues_of_one_path(queue: Queue, birth: BirthMaker, store: Store) -> None:
+    """PIPE-110: exactly one of two births at once wins, the other records nothing."""
+    for number in range(20):
+        name = f"{number}.pdf"
+        answers = at_once(*[lambda name=name: queue.enqueue([birth(name)])[0]] * 2)
+        assert sorted(answer.outcome.value for answer in answers if isinstance(answer, Enqueued)) == [
+            "AlreadyActive",
+            "Enqueued",
+        ]
+    with store.reading():
+        assert store.database.execute_sql("SELECT COUNT(*) FROM job_history").fetchone() == (20,)
+
+
+def test_two_batches_in_opposite_order(queue: Queue, birth: BirthMaker) -> None:
+    """PIPE-110: batches with the same paths do not wait for each other for ever."""
+    names = [f"{number}.pdf" for number in range(40)]
+    answers = at_once(
+        lambda: queue.enqueue([birth(name) for name in names]),
+        lambda: queue.enqueue([birth(name) for name in reversed(names)]),
+    )
+    outcomes = [entry.outcome for answer in answers if isinstance(answer, list) for entry in answer]
+    assert outcomes.count(Outcome.ENQUEUED) == outcomes.count(Outcome.ALREADY_ACTIVE) == 40
+
+
+def test_cancel_against_claim(queue: Queue, jobs: Jobs, store: Store, new_job: NewJob, owner: Owner) -> None:
+    """PIPE-110: a job is either cancelled or claimed, and its history tells one story."""
+    for number in range(20):
+        job = new_job(f"{number}.pdf")
+        canceled, claimed = at_once(
+            lambda job=job: jobs.transition(job, "cancel", by=Actor.OPERATOR, message="Operator canceled."),
+            lambda: queue.claim(1, owner),
+        )
+        if isinstance(canceled, Changed):
+            assert claimed == []
+        else:
+            assert isinstance(canceled, RaceLost)
+            assert isinstance(claimed, list)
+            assert len(claimed) == 1
+        assert len(history(store, job.id)) == 2
+
+
+@pytest.mark.parametrize(("first", "second"), [("release", "expire"), ("veto", "release"), ("cancel", "expire")])
+def test_two_ends_of_a_wait(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Owner, first: str, second: str) -> None:
+    """PIPE-110: of two who end the wait of a parked job, exactly one does."""
+    actors = {"release": Actor.APPROVER, "veto": Actor.APPROVER, "expire": Actor.CLOCK, "cancel": Actor.OPERATOR}
+    for number in range(10):
+        new_job(f"{number}.pdf")
+        [claimed] = queue.claim(1, owner)
+        parked = jobs.transition(claimed.job, "park", by=Actor.WORKER, message="parked").job
+        assert parked.owner_identity is None
+        results = at_once(
+            *(
+                lambda event=event, parked=parked: jobs.transition(parked, event, by=actors[event], message=event)
+                for event in (first, second)
+            )
+        )
+        [winner] = [result for result in results if isinstance(result, Changed)]
+        assert sum(isinstance(result, RaceLost) for result in results) == 1
+        assert jobs.get(parked.id) == winner.job
+        if winner.job.status is JobStatus.QUEUED:
+            queue.claim(1, owner)
