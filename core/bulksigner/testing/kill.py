@@ -29,11 +29,14 @@ import attrs
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.pipeline import engine, engine_worker
 
-__all__ = ["KEY", "PLAN_VARIABLE", "Moment", "Plan", "child_environment", "durable_steps", "follow", "follow_plan"]
+__all__ = ["DIED", "KEY", "PLAN_VARIABLE", "Moment", "Plan", "child_environment", "durable_steps", "follow", "follow_plan"]
 
 PLAN_VARIABLE = "BULKSIGNER_TESTING_KILL"
 KEY = "key.sign"
 """The step that is a use of a private key; its subject is the SHA-256 of what it signs."""
+
+DIED = "died"
+"""The file in a plan's folder that says that its moment came."""
 
 _PACKAGES = ("bulksigner.files", "bulksigner.records")
 _PURE = frozenset({"files.names", "files.volumes", "records.errors", "records.prepared", "records.tables", "records.times"})
@@ -191,7 +194,12 @@ class _Turns:
         self._observe(Moment(step, number, "before", subject))
         value = act()
         self._observe(Moment(step, number, "after", subject))
-        return value
+        return self._each(step, value) if inspect.isgenerator(value) else value
+
+    def _each(self, step: str, items: Iterator[Any]) -> Iterator[Any]:
+        """Report each item as a call: what is done with one happens before the next."""
+        for item in items:
+            yield self.take(f"{step}.item", "", lambda item=item: item)
 
 
 @attrs.frozen
@@ -270,7 +278,7 @@ def _subject_of(name: str, arguments: tuple[Any, ...]) -> str:
 
 def _die(plan: Plan) -> None:
     try:
-        os.close(_open(plan.folder / "died", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(_open(plan.folder / DIED, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return
     os.kill(os.getppid() if plan.kills_parent else os.getpid(), signal.SIGKILL)
