@@ -24,10 +24,15 @@ from bulksigner.testing.kill import DIED, KEY, Moment, Plan
 from bulksigner.testing.lives import Ended, Life, live
 from bulksigner.testing.postgres import PostgresServer
 
-LANES = 2
-_WRITES = ("records.sqlite.SqliteStore.write", "records.postgresql.PostgresqlStore.write")
-_IN_A_WRITE = ("records.store.Store.execute", "records.store.Store.execute_each")
-_CHANGES = (*_WRITES, KEY, "records.migrate.migrate", "records.migrate.Migration.statements.item")
+LANES = 3
+_LOCKED = "records.service_lock.hold_database"
+_CHANGES = (
+    "records.sqlite.SqliteStore.write",
+    "records.postgresql.PostgresqlStore.write",
+    "records.migrate.migrate",
+    KEY,
+)
+_STATEMENT = "records.migrate.Migration.statements.item"
 _HARMLESS = ("os.fsync",)
 
 
@@ -56,18 +61,21 @@ class Story:
 def read_trace(plan: Plan) -> list[Moment]:
     """Return the moments that lives on the plan's folder noted, in order."""
     lines = [json.loads(line) for line in plan.trace.read_text(encoding="utf-8").splitlines()]
-    return [attrs.evolve(Moment.parse(text), subject=subject) for text, subject in lines]
+    return [attrs.evolve(Moment.parse(text), subject=subject, recorded=recorded) for text, subject, recorded in lines]
 
 
-def choose_moments(trace: Sequence[Moment]) -> list[Moment]:
-    """Leave out the moments that find everything as the one before them did: nothing was changed in between."""
-    chosen, is_writing = [trace[0]], False
-    for moment in trace:
-        if moment.step in _WRITES:
-            is_writing = moment.side == "before"
+def choose_moments(trace: Sequence[Moment], *, with_boot: bool) -> list[Moment]:
+    """Leave out the moments that find everything as the one before them did: nothing was changed in between.
+
+    What a transaction did so far is no change, though a migration is looked into at each tenth statement. Without the
+    boot, that ends with the service's lock on the database.
+    """
+    last = next(index for index, moment in enumerate(trace) if moment.step == _LOCKED and moment.side == "after")
+    chosen = [trace[0 if with_boot else last]]
+    for moment in trace[0 if with_boot else last + 1 :]:
         is_call = moment.step.startswith("os.") and moment.step not in _HARMLESS
-        is_change = is_call or moment.step in _CHANGES or (is_writing and moment.step in _IN_A_WRITE)
-        if is_change and moment.side == "after":
+        is_sample = moment.step == _STATEMENT and moment.number % 10 == 0
+        if moment.side == "after" and (is_call or is_sample or moment.step in _CHANGES):
             chosen.append(moment)
     return chosen
 
@@ -125,10 +133,10 @@ class Lane:
             )
         )
 
-    def trace(self, *, plans_workers: bool = False) -> list[Moment]:
+    def trace(self, **plan: Any) -> list[Moment]:
         """Live the story to its end and return its moments."""
         self.begin()
-        ended = self.live(is_traced=True, plans_workers=plans_workers)
+        ended = self.live(is_traced=True, **plan)
         assert ended.code == 0, ended.printed
         return read_trace(Plan(self.folder))
 

@@ -53,8 +53,9 @@ STORIES = {
 @pytest.mark.parametrize("name", STORIES)
 def test_no_step_is_a_bad_one_to_die_at(crash: Any, name: str, engine: str) -> None:
     """BEY-51, CLU-73, CLU-09: one death at each change of files, rows and key; everything is accounted for."""
-    lanes = crash.make_lanes(crash.Story(name, **STORIES[name]), engine)
-    moments = crash.choose_moments(lanes[0].trace())
+    story = crash.Story(name, **STORIES[name])
+    lanes = crash.make_lanes(story, engine)
+    moments = crash.choose_moments(lanes[0].trace(), with_boot=story.is_first_boot or story.earlier is not None)
     assert len(moments) > 10
     assert crash.die_everywhere(lanes, moments) == {}
 
@@ -80,6 +81,36 @@ def test_a_signing_worker_or_its_service_may_die_while_it_signs(crash: Any, plan
     moments = [moment for moment in trace if moment.step in IN_A_WORKER]
     assert {moment.step for moment in moments} == set(IN_A_WORKER)
     assert crash.die_everywhere(lanes, moments, plans_workers=True, **plan) == {}
+
+
+def test_everything_is_on_disk_before_what_relies_on_it(crash: Any) -> None:
+    """BEY-51, CLU-11, PIPE-82, PIPE-85, PERF-07: the order of flushes and commits, as a power cut would find it."""
+    [lane] = crash.make_lanes(crash.Story("a PDF", drops={"contract.pdf": PDF}), count=1)
+    seen = lane.trace(database=lane.folder / "data" / "db" / "bulksigner.db")
+
+    def at(step: str, side: str, about: str) -> int:
+        return seen.index(first(step, side, about=about)(seen))
+
+    def committed(text: str) -> int:
+        return next(index for index, moment in enumerate(seen) if text in moment.recorded)
+
+    signed, output, inbox = "contract.signed.pdf", "/data/output", "/inbox"
+    in_output = [index for index, moment in enumerate(seen) if moment.step == "os.fsync" and moment.subject.endswith(output)]
+    promoted = at("os.link", "before", signed)
+    delivered = next(index for index in in_output if index > promoted)
+    order = {
+        "the mark": committed("signing"),
+        "the use of the key": at(KEY, "before", ""),
+        "the flush of the signed file": at("os.fsync", "after", signed),
+        "the intent": committed("output"),
+        "the promotion": promoted,
+        "the flush of the output folder": delivered,
+        "the removal of the input": at("os.rename", "before", inbox),
+        "the flush of the input folder": at("os.fsync", "after", inbox),
+        "Completed": committed("Completed"),
+        "the removal of the job's folder": at("os.rmdir", "before", "/processing/"),
+    }
+    assert list(order) == sorted(order, key=lambda name: order[name])
 
 
 @pytest.mark.soak

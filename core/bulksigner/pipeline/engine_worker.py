@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -74,6 +77,7 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
     # Ctrl+C and a service manager's stop reach the whole group; the service drains first and then closes the pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_service, name="service-watch", daemon=True).start()
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
     bench = _Bench(registry.certificate_source, registry.signing_method)
     while True:
@@ -91,3 +95,14 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
             pipe.send(answer)
         except (BrokenPipeError, OSError):
             return
+
+
+def _end_with_the_service() -> None:
+    """End this process once the service is gone, however it went.
+
+    The next start settles the job under way; an orphan that still signs would write into its folder meanwhile (CLU-06).
+    """
+    service = multiprocessing.parent_process()
+    if service is not None:
+        service.join()
+        os._exit(0)

@@ -8,6 +8,7 @@ processes follow the plan of their environment.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -15,6 +16,7 @@ import json
 import os
 import pkgutil
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -43,6 +45,10 @@ _PURE = frozenset({"files.names", "files.volumes", "records.errors", "records.pr
 """Modules that neither read nor write."""
 
 _SYSTEM_CALLS = ("fsync", "link", "mkdir", "open", "rename", "replace", "rmdir", "unlink")
+_NEWEST = """
+    SELECT status, CASE WHEN sign_call_started_at IS NOT NULL THEN 'signing' END,
+    CASE WHEN output_path IS NOT NULL AND output_sha256 IS NOT NULL THEN 'output' END
+    FROM job ORDER BY created_at DESC LIMIT 1"""
 _SITE_CUSTOMIZE = "from bulksigner.testing import kill\n\nkill.follow_plan()\n"
 # What this module itself writes is no moment.
 _open = os.open
@@ -53,13 +59,15 @@ Observe = Callable[["Moment"], None]
 class Moment:
     """A call of a step: which, the how-maniest of this process, and whether it has happened yet.
 
-    `subject` is what the call is about, where that is known: a path, or the digest of what a key signs.
+    `subject` is what the call is about, where that is known: a path, or the digest of what a key signs. `recorded` is
+    what the database had committed of the newest job then, where a plan asks for it: status, `signing`, `output`.
     """
 
     step: str
     number: int
     side: str
     subject: str = attrs.field(default="", eq=False)
+    recorded: str = attrs.field(default="", eq=False)
 
     def text(self) -> str:
         """Render the moment, for the environment and for the names of tests."""
@@ -79,7 +87,7 @@ class Plan:
 
     `folder` is where the plan's notes are and below which system calls count. `dies_at` is followed once, whatever
     processes share the plan; with `kills_parent` a worker ends the service instead of itself, and goes on after
-    `pause_seconds`.
+    `pause_seconds`. `database` is an SQLite file to look into at each traced moment.
     """
 
     folder: Path
@@ -87,6 +95,7 @@ class Plan:
     kills_parent: bool = False
     pause_seconds: float = 0.0
     is_traced: bool = False
+    database: Path | None = None
 
     @property
     def uses(self) -> Path:
@@ -95,13 +104,13 @@ class Plan:
 
     @property
     def trace(self) -> Path:
-        """Return the file with a line of JSON for each moment: text, subject."""
+        """Return the file with a line of JSON for each moment: text, subject, recorded."""
         return self.folder / "trace"
 
     def text(self) -> str:
         """Render the plan for the environment."""
         values = attrs.asdict(self, recurse=False)
-        values |= {"folder": str(self.folder), "dies_at": self.dies_at and self.dies_at.text()}
+        values |= {"folder": str(self.folder), "dies_at": self.dies_at and self.dies_at.text(), "database": None}
         return json.dumps(values)
 
     @classmethod
@@ -160,7 +169,7 @@ def follow(plan: Plan) -> None:
             if moment.step == KEY and moment.side == "before":
                 _note(plan.uses, moment.subject)
             if plan.is_traced:
-                _note(plan.trace, json.dumps([moment.text(), moment.subject]))
+                _note(plan.trace, json.dumps([moment.text(), moment.subject, _look(plan.database)]))
 
     watch(observe, below=plan.folder)
 
@@ -283,6 +292,15 @@ def _die(plan: Plan) -> None:
         return
     os.kill(os.getppid() if plan.kills_parent else os.getpid(), signal.SIGKILL)
     time.sleep(plan.pause_seconds)
+
+
+def _look(database: Path | None) -> str:
+    """Read, on a connection of its own, what a process that starts now would find recorded."""
+    if database is None or not database.exists():
+        return ""
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        row = connection.execute(_NEWEST).fetchone()
+    return " ".join(filter(None, row)) if row else ""
 
 
 def _note(path: Path, line: str) -> None:
