@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,20 +10,7 @@ import pytest
 from bulksigner.contract.settings import Secret
 from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
 from bulksigner.records.migrate import migrate
-from bulksigner.testing.postgres import PostgresServer, ServerUnavailable, running_server
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """One server for the run; skips where none can be had, except in CI."""
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_server())
-        except ServerUnavailable as error:
-            if os.environ.get("CI") == "true":
-                raise
-            pytest.skip(str(error))
-        yield server
+from bulksigner.testing.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
-from pathlib import Path
-from typing import BinaryIO
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, PermanentFailure, ProviderError, StepFailed
@@ -20,6 +17,7 @@ from bulksigner.contract.signing import (
     Unknown,
     Waiting,
 )
+from bulksigner.files import durable
 from bulksigner.formats.dispatch import signer_for
 from bulksigner.formats.model import ContentChanged, FileSigner, FormatRefused
 
@@ -86,18 +84,8 @@ def _code_of(error: BulkSignerError) -> str:
 
 
 def _sign_file(signer: FileSigner, request: SigningRequest) -> Measured:
-    with open(request.staged, "rb") as source, _create(request.target) as target:
-        try:
-            measured = signer.sign(source, target, expected=request.staged_measured, signed_at=request.signed_at)
-            target.flush()
-            os.fsync(target.fileno())
-        except BaseException:
-            # Half a signature must not be taken for a whole one, whatever ended its making.
-            target.close()
-            request.target.unlink(missing_ok=True)
-            raise
-    return measured
-
-
-def _create(target: Path) -> BinaryIO:
-    return open(target, "x+b", opener=lambda path, flags: os.open(path, flags, 0o640))
+    with open(request.staged, "rb") as source:
+        return durable.write_new(
+            request.target,
+            lambda target: signer.sign(source, target, expected=request.staged_measured, signed_at=request.signed_at),
+        )

@@ -41,6 +41,7 @@ __all__ = [
     "remove_file",
     "remove_folder",
     "write_beside",
+    "write_new",
 ]
 
 T = TypeVar("T")
@@ -213,6 +214,27 @@ def write_beside(target: Path, write: Callable[[BinaryIO], T]) -> T:
         raise
     flush_folder(target.parent)
     return value
+
+
+def write_new(target: Path, write: Callable[[BinaryIO], T]) -> T:
+    """Write a new file, mode 0640, and flush it; `write` may read back and seek.
+
+    Raises `FileExistsError` when the name is taken. Whatever else goes wrong, the partial file is removed.
+    """
+    with open(target, "x+b", opener=_open_owned) as out:
+        try:
+            value = write(out)
+            out.flush()
+            os.fsync(out.fileno())
+        except BaseException:
+            out.close()
+            target.unlink(missing_ok=True)
+            raise
+    return value
+
+
+def _open_owned(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _flush_now(path: Path) -> None:

@@ -52,6 +52,11 @@ class FolderWatchers:
         for watcher in self._watchers.values():
             watcher.stop()
 
+    def step(self) -> None:
+        """Look once at every folder, in this thread; for a service that is stepped by hand instead of started."""
+        for watcher in self._watchers.values():
+            watcher.step()
+
     def statuses(self) -> list[WatcherStatus]:
         """Return how each watcher stands, in the order of the settings (PIPE-46)."""
         return [watcher.status for watcher in self._watchers.values()]

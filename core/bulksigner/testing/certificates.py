@@ -141,17 +141,19 @@ class Issued:
         return self.issuers[-1]
 
     def write_pfx(self, path: Path, password: str, *, legacy: bool = False, chain: bool = True) -> Path:
-        """Write a PKCS#12 file; `legacy` takes the envelope of older tools: triple DES and SHA-1."""
-        encryption: serialization.KeySerializationEncryption
+        """Write a PKCS#12 file; `legacy` takes the envelope of older tools: triple DES and SHA-1.
+
+        With an empty password the file is not encrypted.
+        """
+        # As many rounds as openssl writes; more would be paid at every start of a service under test.
+        builder = serialization.PrivateFormat.PKCS12.encryption_builder().kdf_rounds(2048)
         if legacy:
-            encryption = (
-                serialization.PrivateFormat.PKCS12.encryption_builder()
-                .key_cert_algorithm(pkcs12.PBES.PBESv1SHA1And3KeyTripleDESCBC)
-                .hmac_hash(hashes.SHA1())
-                .build(password.encode())
-            )
+            builder = builder.key_cert_algorithm(pkcs12.PBES.PBESv1SHA1And3KeyTripleDESCBC).hmac_hash(hashes.SHA1())
         else:
-            encryption = serialization.BestAvailableEncryption(password.encode())
+            builder = builder.key_cert_algorithm(pkcs12.PBES.PBESv2SHA256AndAES256CBC).hmac_hash(hashes.SHA256())
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password:
+            encryption = builder.build(password.encode())
         issuers = self.issuers if chain else None
         friendly_name = self.certificate.subject.rfc4514_string().encode()
         path.write_bytes(

@@ -5,16 +5,19 @@ Everything but pytest is imported inside the functions: the plugin is loaded in 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from bulksigner.testing.certificates import Authority, Issued
+    from bulksigner.testing.harness import Harness
+    from bulksigner.testing.postgres import PostgresServer
 
 __all__ = ["missing", "require_tool"]
 
@@ -42,6 +45,19 @@ def _require_tool() -> Callable[[str, str], str]:
 
 
 @pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """Return one PostgreSQL server for the run (DEP-41); its lack is that of a tool."""
+    from bulksigner.testing.postgres import ServerUnavailable, running_server
+
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(running_server())
+        except ServerUnavailable as error:
+            missing(f"a PostgreSQL server ({error})", "postgresql")
+        yield server
+
+
+@pytest.fixture(scope="session")
 def authority() -> Authority:
     """Return the throw-away certificate authority of this run."""
     from bulksigner.testing.certificates import make_authority
@@ -60,6 +76,29 @@ def pfx(leaf: Issued, tmp_path: Path) -> tuple[Path, str]:
     """Write `leaf` as a PKCS#12 file; returns path and password."""
     password = "senha de teste"
     return leaf.write_pfx(tmp_path / "certificate.pfx", password), password
+
+
+@pytest.fixture
+def make_harness(leaf: Issued, tmp_path: Path) -> Iterator[Callable[..., Harness]]:
+    """Return a maker of services on folders of their own; it takes what `testing.harness.prepare` takes."""
+    from bulksigner.testing.harness import Harness, prepare
+
+    with contextlib.ExitStack() as stack:
+
+        def make(**choices: Any) -> Harness:
+            folder = tmp_path / f"service-{len(made)}"
+            made.append(Harness(prepare(folder, **{"issued": leaf, **choices})))
+            stack.callback(made[-1].close)
+            return made[-1]
+
+        made: list[Harness] = []
+        yield make
+
+
+@pytest.fixture
+def harness(make_harness: Callable[..., Harness]) -> Harness:
+    """Return a whole service on SQLite, stepped by hand; it is closed afterwards."""
+    return make_harness()
 
 
 @pytest.fixture(scope="session")

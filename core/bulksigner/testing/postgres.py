@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import attrs
 
@@ -41,12 +42,13 @@ class PostgresServer:
         self._run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def url_of(self, name: str) -> str:
-        """Return the URL of one of its databases."""
+        """Return the URL of one of its databases, with the host where settings want it (DEP-30), a socket's too."""
         from psycopg.conninfo import conninfo_to_dict
 
-        given = conninfo_to_dict(self.url)
-        query = "&".join(f"{key}={value}" for key, value in given.items() if key not in ("dbname", "user"))
-        return f"postgresql://{given.get('user') or 'postgres'}@/{name}?{query}"
+        given = {key: quote(str(value), safe="") for key, value in conninfo_to_dict(self.url).items()}
+        place = f"{given.pop('user', 'postgres')}@{given.pop('host', 'localhost')}:{given.pop('port', '5432')}"
+        query = "&".join(f"{key}={value}" for key, value in given.items() if key != "dbname")
+        return f"postgresql://{place}/{name}" + (f"?{query}" if query else "")
 
     @contextmanager
     def database(self, template: str | None = None) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -104,13 +105,13 @@ def test_the_target_is_on_disk_before_the_call_returns(
 ) -> None:
     """PIPE-82: what is promoted later must survive a power loss."""
     lengths: list[int] = []
-    real = local_signing.os.fsync
+    real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        lengths.append(local_signing.os.fstat(descriptor).st_size)
+        lengths.append(os.fstat(descriptor).st_size)
         real(descriptor)
 
-    monkeypatch.setattr(local_signing.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     LocalSigning().sign(request_for(Key()))
     assert lengths == [len(b"signed a file")]
 

@@ -1,0 +1,124 @@
+"""Kill the service at each durable step, start it again, and see that nothing is lost, doubled or unexplained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from bulksigner.testing.files import pdf_file, text_file, xml_file
+from bulksigner.testing.kill import KEY, Moment
+
+pytestmark = pytest.mark.slow
+
+ENGINES = ("sqlite", "postgresql")
+PDF, XML, TEXT = pdf_file(pages=1), xml_file(items=1), text_file(size_bytes=500)
+
+
+def first(step: str, side: str, *, about: str = "") -> Callable[[Sequence[Moment]], Moment]:
+    """Find the first call of a step on a path that contains `about`."""
+    return lambda trace: next(
+        moment for moment in trace if (moment.step, moment.side) == (step, side) and about in moment.subject
+    )
+
+
+STORIES = {
+    "a PDF": {"drops": {"contract.pdf": PDF}},
+    "an XML": {"drops": {"invoice.xml": XML}},
+    "a text": {"drops": {"report.txt": TEXT}},
+    "an upload": {"upload": ("contract.pdf", PDF)},
+    "a retry": {"drops": {"contract.pdf": PDF}, "retries": True, "earlier": first(KEY, "before")},
+    "a first boot": {"drops": {"report.txt": TEXT}, "is_first_boot": True},
+    "a recovery after the delivery": {
+        "drops": {"report.txt": TEXT},
+        "earlier": first("os.link", "after", about=".p7m"),
+    },
+    "a recovery amid the removal": {
+        "drops": {"report.txt": TEXT},
+        "earlier": first("os.rename", "after", about="/inbox/"),
+    },
+    "a recovery of a finished job": {
+        "drops": {"report.txt": TEXT},
+        "earlier": first("files.work.WorkRoots.discard_job_folder", "before"),
+    },
+    "a recovery of an upload": {
+        "upload": ("report.txt", TEXT),
+        "earlier": first("os.link", "after", about="/landing/"),
+    },
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", STORIES)
+def test_no_step_is_a_bad_one_to_die_at(crash: Any, name: str, engine: str) -> None:
+    """BEY-51, CLU-73, CLU-09: one death at each change of files, rows and key; everything is accounted for."""
+    story = crash.Story(name, **STORIES[name])
+    lanes = crash.make_lanes(story, engine)
+    moments = crash.choose_moments(lanes[0].trace(), with_boot=story.is_first_boot or story.earlier is not None)
+    assert len(moments) > 10
+    assert crash.die_everywhere(lanes, moments) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", STORIES)
+def test_no_call_is_a_bad_one_to_die_at(crash: Any, name: str, engine: str) -> None:
+    """BEY-51: as above, before and after every single call, those that change nothing included."""
+    lanes = crash.make_lanes(crash.Story(name, **STORIES[name]), engine)
+    assert crash.die_everywhere(lanes, lanes[0].trace()) == {}
+
+
+WORKERS = {"Signing:Engine": "Processes", "Signing:EngineWorkers": 1, "Pipeline:MaxConcurrency": 2}
+IN_A_WORKER = ("files.durable.write_new", KEY)
+
+
+@pytest.mark.parametrize("plan", [{}, {"kills_parent": True}, {"kills_parent": True, "pause_seconds": 0.4}])
+def test_a_signing_worker_or_its_service_may_die_while_it_signs(crash: Any, plan: dict[str, Any]) -> None:
+    """BEY-51, PERF-06: the worker alone, the service alone, and the service long before its orphan signs."""
+    lanes = crash.make_lanes(crash.Story("a worker", drops={"contract.pdf": PDF}, settings=WORKERS))
+    trace = lanes[0].trace(plans_workers=True)
+    moments = [moment for moment in trace if moment.step in IN_A_WORKER]
+    assert {moment.step for moment in moments} == set(IN_A_WORKER)
+    assert crash.die_everywhere(lanes, moments, plans_workers=True, **plan) == {}
+
+
+def test_everything_is_on_disk_before_what_relies_on_it(crash: Any) -> None:
+    """BEY-51, CLU-11, PIPE-82, PIPE-85, PERF-07: the order of flushes and commits, as a power cut would find it."""
+    [lane] = crash.make_lanes(crash.Story("a PDF", drops={"contract.pdf": PDF}), count=1)
+    seen = lane.trace(database=lane.folder / "data" / "db" / "bulksigner.db")
+
+    def at(step: str, side: str, about: str) -> int:
+        return seen.index(first(step, side, about=about)(seen))
+
+    def committed(text: str) -> int:
+        return next(index for index, moment in enumerate(seen) if text in moment.recorded)
+
+    signed, output, inbox = "contract.signed.pdf", "/data/output", "/inbox"
+    in_output = [
+        index for index, moment in enumerate(seen) if moment.step == "os.fsync" and moment.subject.endswith(output)
+    ]
+    promoted = at("os.link", "before", signed)
+    delivered = next(index for index in in_output if index > promoted)
+    order = {
+        "the mark": committed("signing"),
+        "the use of the key": at(KEY, "before", ""),
+        "the flush of the signed file": at("os.fsync", "after", signed),
+        "the intent": committed("output"),
+        "the promotion": promoted,
+        "the flush of the output folder": delivered,
+        "the removal of the input": at("os.rename", "before", inbox),
+        "the flush of the input folder": at("os.fsync", "after", inbox),
+        "Completed": committed("Completed"),
+        "the removal of the job's folder": at("os.rmdir", "before", "/processing/"),
+    }
+    assert list(order) == sorted(order, key=lambda name: order[name])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("plan", [{}, {"kills_parent": True}, {"kills_parent": True, "pause_seconds": 0.4}])
+@pytest.mark.parametrize("content", [PDF, XML, TEXT], ids=["pdf", "xml", "txt"])
+def test_every_call_of_a_signing_worker_is_survived(crash: Any, content: bytes, plan: dict[str, Any]) -> None:
+    """BEY-51, PERF-06: as above, at every call that a worker makes."""
+    lanes = crash.make_lanes(crash.Story("a worker", drops={"contract.pdf": content}, settings=WORKERS))
+    assert crash.die_everywhere(lanes, lanes[0].trace(plans_workers=True), plans_workers=True, **plan) == {}

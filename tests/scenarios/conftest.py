@@ -1,0 +1,43 @@
+"""A real `bulksigner serve` on a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bulksigner.testing.served import ServedService
+
+
+@pytest.fixture
+def serve(tmp_path: Path, pfx: tuple[Path, str]) -> Iterator[Callable[..., ServedService]]:
+    """Return a maker of services: one folder `inbox`, one profile `default`, files taken at the first look.
+
+    It takes settings to override or to add, and starts the service unless told otherwise.
+    """
+    path, password = pfx
+    with ExitStack() as stack:
+
+        def make(settings: dict[str, object] | None = None, *, start: bool = True) -> ServedService:
+            root = tmp_path / "service"
+            keys = {
+                "Storage:Inputs:0:Name": "inbox",
+                "Storage:Inputs:0:Path": root / "inbox",
+                "Storage:Inputs:0:Profile": "default",
+                "Signing:Profiles:0:Name": "default",
+                "Signing:Profiles:0:Certificate:Source": "Pfx",
+                "Signing:Profiles:0:Certificate:Pfx:Path": path,
+                "Signing:Profiles:0:Certificate:Pfx:Password": password,
+                "WatchedFolder:StabilityPollIntervalMs": 50,
+                "WatchedFolder:StabilityRequiredSamples": 2,
+            }
+            (root / "inbox").mkdir(parents=True, exist_ok=True)
+            service = ServedService(root, {**keys, **(settings or {})})
+            stack.callback(service.kill)
+            if start:
+                service.start()
+            return service
+
+        yield make
