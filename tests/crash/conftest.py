@@ -185,9 +185,7 @@ class Lane:
                 yield f"one input has several outputs: {outputs}"
 
     def _unexplained_outputs(self, jobs: Sequence[Mapping[str, Any]], outputs: Mapping[str, str]) -> Iterator[str]:
-        claims = Counter(
-            (Path(job["output_path"]).name, job["output_sha256"]) for job in jobs if _has_delivered(job)
-        )
+        claims = Counter((Path(job["output_path"]).name, job["output_sha256"]) for job in jobs if _has_delivered(job))
         if claims != Counter(outputs.items()):
             yield f"the outputs {outputs} are not those that jobs name: {claims}"
 

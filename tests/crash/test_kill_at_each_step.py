@@ -95,7 +95,9 @@ def test_everything_is_on_disk_before_what_relies_on_it(crash: Any) -> None:
         return next(index for index, moment in enumerate(seen) if text in moment.recorded)
 
     signed, output, inbox = "contract.signed.pdf", "/data/output", "/inbox"
-    in_output = [index for index, moment in enumerate(seen) if moment.step == "os.fsync" and moment.subject.endswith(output)]
+    in_output = [
+        index for index, moment in enumerate(seen) if moment.step == "os.fsync" and moment.subject.endswith(output)
+    ]
     promoted = at("os.link", "before", signed)
     delivered = next(index for index in in_output if index > promoted)
     order = {

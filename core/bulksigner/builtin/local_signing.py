@@ -87,7 +87,5 @@ def _sign_file(signer: FileSigner, request: SigningRequest) -> Measured:
     with open(request.staged, "rb") as source:
         return durable.write_new(
             request.target,
-            lambda target: signer.sign(
-                source, target, expected=request.staged_measured, signed_at=request.signed_at
-            ),
+            lambda target: signer.sign(source, target, expected=request.staged_measured, signed_at=request.signed_at),
         )

@@ -107,9 +107,7 @@ class Harness:
         arriving.replace(path)
         return path
 
-    def upload(
-        self, name: str, content: bytes, *, profile: str | None = None, format: str | None = None
-    ) -> Job:
+    def upload(self, name: str, content: bytes, *, profile: str | None = None, format: str | None = None) -> Job:
         """Send a file through the door that the REST interface uses; returns its job."""
         return self.service.web.receive_upload(
             io.BytesIO(content), file_name=name, profile=profile, format=format, declared_length=len(content)

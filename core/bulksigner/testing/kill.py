@@ -31,7 +31,17 @@ import attrs
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.pipeline import engine, engine_worker
 
-__all__ = ["DIED", "KEY", "PLAN_VARIABLE", "Moment", "Plan", "child_environment", "durable_steps", "follow", "follow_plan"]
+__all__ = [
+    "DIED",
+    "KEY",
+    "PLAN_VARIABLE",
+    "Moment",
+    "Plan",
+    "child_environment",
+    "durable_steps",
+    "follow",
+    "follow_plan",
+]
 
 PLAN_VARIABLE = "BULKSIGNER_TESTING_KILL"
 KEY = "key.sign"
@@ -41,7 +51,9 @@ DIED = "died"
 """The file in a plan's folder that says that its moment came."""
 
 _PACKAGES = ("bulksigner.files", "bulksigner.records")
-_PURE = frozenset({"files.names", "files.volumes", "records.errors", "records.prepared", "records.tables", "records.times"})
+_PURE = frozenset(
+    {"files.names", "files.volumes", "records.errors", "records.prepared", "records.tables", "records.times"}
+)
 """Modules that neither read nor write."""
 
 _SYSTEM_CALLS = ("fsync", "link", "mkdir", "open", "rename", "replace", "rmdir", "unlink")
