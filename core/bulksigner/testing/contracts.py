@@ -10,7 +10,6 @@ A plugin's test derives a class, overrides the fixtures that hand out its provid
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
@@ -172,7 +171,7 @@ class FolderContract:
 
     def fetch(self, folder: Folder, name: str, tmp_path: Path) -> bytes:
         """Return what the folder has under a name."""
-        target = tmp_path / f"fetched-{len(os.listdir(tmp_path))}"
+        target = tmp_path / f"fetched-{len(list(tmp_path.iterdir()))}"
         folder.copy_to(name, target)
         return target.read_bytes()
 

@@ -42,13 +42,13 @@ class _Files:
 
     @pytest.fixture
     def signing_request(self, tmp_path, leaf, staged_content):
-        format, content = staged_content
+        kind, content = staged_content
         staged = tmp_path / "staged"
         staged.write_bytes(content)
         return SigningRequest(
             job_id="a job",
             file_name="staged",
-            format=format,
+            format=kind,
             staged=staged,
             staged_measured=Measured(len(content), hashlib.sha256(content).digest()),
             target=tmp_path / "target",
