@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 
@@ -13,6 +13,7 @@ import attrs
 
 from bulksigner.boot import Foundation, new_owner, open_store, product_version
 from bulksigner.contract.errors import ConfigurationRefused, PermanentFailure
+from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
 from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.work import WorkRoots
@@ -38,7 +39,7 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
-from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.model import OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import SeedReport, seed_profiles
@@ -124,9 +125,10 @@ class Service:
 
     def start(self) -> None:
         """Start the pipeline worker and the watchers (CLU-01 step 11)."""
+        # Set first: a start that fails half way is stopped like a whole one.
+        self.is_started = True
         self.worker.start()
         self.watchers.start()
-        self.is_started = True
 
     def stop(self) -> int:
         """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
@@ -216,8 +218,11 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
     uploads.settle_leftovers(jobs)
 
-    engine = _open_engine(foundation, profiles)
+    engine = _start_engine(foundation, _formats_of(profiles.all))
     undo.callback(engine.close)
+    for profile in profiles.all:
+        if profile.key is not None and profile.key_reference is not None:
+            engine.open(profile.key_reference, profile.key)
     owner = new_owner(foundation.variables)
     parts = Parts(
         jobs=jobs,
@@ -240,7 +245,9 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
     )
     readiness = Readiness(
-        collect_checks(store, folders, watchers, profiles, worker, foundation.registry.readiness_checks),
+        collect_checks(
+            store, engine.find_fault(), folders, watchers, profiles, worker, foundation.registry.readiness_checks
+        ),
         scrubber,
     )
     web = _web_services(
@@ -280,20 +287,29 @@ def _thresholds(foundation: Foundation) -> dict[str, int]:
     return {name: level.threshold for name, level in foundation.settings.core.logging.levels.items()}
 
 
-def _open_engine(foundation: Foundation, profiles: OpenedProfiles) -> Engine:
-    """Choose where signing runs (CFG-205) and make every key known there."""
-    core = foundation.settings.core
-    here = InProcessEngine(foundation.registry.signing_method)
-    engine: Engine = here
+def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine:
+    """Choose where signing runs (CFG-205)."""
+    settings, core = foundation.settings, foundation.settings.core
+    here = InProcessEngine(foundation.registry, formats)
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
-    if choice is EngineChoice.PROCESSES or (choice is EngineChoice.AUTO and workers > 1):
-        boot = WorkerBoot(foundation.registry.signing_plugins, foundation.settings.plugins)
-        engine = ProcessEngine(boot, workers, here)
-    for profile in profiles.all:
-        if profile.key is not None and profile.key_reference is not None:
-            engine.open(profile.key_reference, profile.key)
-    return engine
+    if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):
+        return here
+    boot = WorkerBoot(
+        foundation.registry.signing_plugins,
+        settings.plugins,
+        formats,
+        tuple(settings.secrets),
+        core.logging.level.threshold,
+        _thresholds(foundation),
+    )
+    return ProcessEngine(boot, workers, here)
+
+
+def _formats_of(profiles: Iterable[OpenedProfile]) -> tuple[Format, ...]:
+    """Return the formats that jobs may ask for; a profile without one takes any."""
+    chosen = {profile.stored.format for profile in profiles}
+    return tuple(known for known in Format if None in chosen or known in chosen)
 
 
 def _web_services(

@@ -49,14 +49,18 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
     plugins = discover(sorted(variables.disabled_plugins))
     schema = CollectedSchema()
     plugins.add_settings(schema)
-    settings = load(schema, variables, environ)
+    account = _account_failures(variables)
+    try:
+        settings = load(schema, variables, environ)
+    except ConfigurationRefused as refused:
+        raise ConfigurationRefused([*refused.failures, *account]) from None
     registry = plugins.providers(settings.plugins)
     installed = Installed(
         sources=frozenset(registry.names(roles.CERTIFICATE_SOURCE)),
         storage_providers=frozenset(registry.names(roles.STORAGE_PROVIDER)),
         signing_methods=frozenset(registry.names(roles.SIGNING_METHOD)),
     )
-    failures = [*check_choices(settings.core, installed), *_account_failures(variables)]
+    failures = [*check_choices(settings.core, installed), *account]
     if failures:
         raise ConfigurationRefused(failures)
     return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes})

@@ -23,15 +23,17 @@ Verdict = tuple[bool, str]
 
 def collect_checks(
     store: Store,
+    engine_fault: str | None,
     folders: OpenedFolders,
     watchers: FolderWatchers,
     profiles: OpenedProfiles,
     worker: Worker,
     of_plugins: Iterable[ReadinessCheck],
 ) -> list[ReadinessCheck]:
-    """Return the checks of this build, the core's first."""
+    """Return the checks of this build, the core's first; `engine_fault` is the verdict of the self-test at boot."""
     checks: list[ReadinessCheck] = [
         CallableCheck("database", True, lambda: _database(store)),
+        CallableCheck("signing-engine", True, lambda: _engine(engine_fault)),
         CallableCheck("pipeline-worker", True, lambda: (worker.fault is None, worker.fault or "running")),
     ]
     checks += [CallableCheck(f"input-folder:{opened.name}", True, _folder_look(opened, watchers)) for opened in folders]
@@ -53,6 +55,10 @@ def _database(store: Store) -> Verdict:
     except BulkSignerError as error:
         return False, f"unreachable ({store.label}, {type(error).__name__})"
     return True, f"reachable ({store.label})"
+
+
+def _engine(fault: str | None) -> Verdict:
+    return fault is None, "signs and checks" if fault is None else f"the self-test failed: {fault}"
 
 
 def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[], Verdict]:

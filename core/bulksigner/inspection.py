@@ -13,9 +13,13 @@ from bulksigner.boot import Foundation, open_store
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessRow
+from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import StorageProvider
+from bulksigner.formats import self_test
 from bulksigner.jobs.model import utc_now
+from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
+from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.opened import open_profiles
 from bulksigner.profiles.seal import Sealer
@@ -46,10 +50,11 @@ def inspect(foundation: Foundation) -> Inspection:
     rows = [
         ReadinessRow(row.name, row.ok, row.gating, scrubber.scrub(row.detail))
         for row in (
-            _storage_root(foundation),
+            _asked("storage-root", True, partial(_look_at_root, foundation.settings.core.storage.root)),
+            _asked("signing-engine", True, _try_formats),
             *_folders(foundation),
             *_database_and_profiles(foundation),
-            *_plugins(foundation),
+            *_plugins(foundation, scrubber),
         )
     ]
     settings = foundation.settings
@@ -59,16 +64,15 @@ def inspect(foundation: Foundation) -> Inspection:
 def _asked(name: str, gating: bool, look: Callable[[], str]) -> ReadinessRow:
     try:
         return ReadinessRow(name, True, gating, look())
-    except BulkSignerError as error:
-        return ReadinessRow(name, False, gating, error.message)
+    except ANYTHING as error:  # whatever a provider raises is the verdict of its row, and the other rows follow
+        return ReadinessRow(name, False, gating, describe(error))
 
 
-def _storage_root(foundation: Foundation) -> ReadinessRow:
-    root = foundation.settings.core.storage.root
-    place = next(parent for parent in (root, *root.parents) if parent.exists())
-    ok = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
-    detail = f"{root} is writable" if place == root else f"{root} will be created in {place}"
-    return ReadinessRow("storage-root", ok, True, detail if ok else f"{place} is not writable for this account")
+def _look_at_root(root: Path) -> str:
+    place = next(parent for parent in (root, *root.parents) if os.path.exists(parent))  # noqa: PTH110 - never raises
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise BulkSignerError(f"{place} is not writable for this account")
+    return f"{root} is writable" if place == root else f"{root} will be created in {place}"
 
 
 def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:
@@ -76,14 +80,13 @@ def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:
     provider = foundation.registry.storage_provider
     for given in core.storage.inputs:
         name = f"input-folder:{given.name}"
-        path = Path(given.path)
-        if not path.exists() and path.is_relative_to(core.storage.root):
-            yield ReadinessRow(name, True, True, f"{path} will be created")
-            continue
-        yield _asked(name, True, partial(_list_folder, provider(given.provider or core.storage.provider), path))
+        chosen = provider(given.provider or core.storage.provider)
+        yield _asked(name, True, partial(_list_folder, chosen, Path(given.path), core.storage.root))
 
 
-def _list_folder(provider: StorageProvider, path: Path) -> str:
+def _list_folder(provider: StorageProvider, path: Path, root: Path) -> str:
+    if path.is_relative_to(root) and not os.path.exists(path):  # noqa: PTH110 - never raises
+        return f"{path} will be created"
     count = sum(1 for _ in provider.open(str(path), {}).entries())
     return f"{path} holds {count} file(s)"
 
@@ -150,9 +153,15 @@ def _try_key(foundation: Foundation, choice: CertificateChoice | None) -> str:
         return f"opens ({source.locator(choice.block)})"
 
 
-def _plugins(foundation: Foundation) -> Iterator[ReadinessRow]:
+def _try_formats() -> str:
+    fault = self_test.find_fault(tuple(Format))
+    if fault is not None:
+        raise BulkSignerError(f"the self-test failed: {fault}")
+    return "signs and checks"
+
+
+def _plugins(foundation: Foundation, scrubber: Scrubber) -> Iterator[ReadinessRow]:
     for row in foundation.plugins.rows:
         if row.reason:
             yield ReadinessRow(f"plugin:{row.name}", not row.is_lost, False, row.reason)
-    for check in foundation.registry.readiness_checks:
-        yield check.run()
+    yield from Readiness(foundation.registry.readiness_checks, scrubber).report().rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -67,8 +68,6 @@ class HttpServer:
 
     def start(self, services: WebServices, *, threads: int) -> None:
         """Begin to answer."""
-        for bound in self._sockets:
-            bound.listen(BACKLOG)
         listeners: dict[int, Any] = {}
         self._server = waitress.server.create_server(
             create_app(services),
@@ -107,8 +106,11 @@ def _bind(address: ListenAddress) -> socket.socket:
     try:
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":
+            # On Windows the option would let two processes listen on one address.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(place)
+        # Here already: with the option above only a socket that listens has the address to itself.
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("The settings were refused; nothing was started.", file=sys.stderr)
         for failure in error.failures:
             print(f"  {failure.line()}", file=sys.stderr)
+        _hint_at_files()
         return EXIT_REFUSED
     except StartRefused as error:
         print(f"Not started: {error.message}", file=sys.stderr)
@@ -54,6 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_UNEXPECTED
     except KeyboardInterrupt:
         return 130
+
+
+def _hint_at_files() -> None:
+    """Say it when no settings file was there to be read; every required key is missing then."""
+    from bulksigner.settings.variables import HostVariables
+
+    variables = HostVariables.read(os.environ)
+    places = [place for place in (variables.content_root, variables.config_dir) if place is not None]
+    if any(found for place in places for found in place.glob("settings*.*")):
+        return
+    looked = " or ".join(str(place) for place in places)
+    print(
+        f"There is no settings file in {looked}. Start the command in the folder that has it, name that folder with "
+        "BULK_SIGNER_CONTENT_ROOT, or make one: bulksigner init DIRECTORY",
+        file=sys.stderr,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

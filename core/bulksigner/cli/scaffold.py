@@ -6,10 +6,15 @@ import getpass
 import json
 import os
 import secrets
+import shlex
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
+from bulksigner.boot import lay_foundation
 from bulksigner.contract.errors import BulkSignerError
+from bulksigner.inspection import inspect
 
 __all__ = ["init"]
 
@@ -62,7 +67,6 @@ def init(directory: str, *, pfx: str | None, force: bool) -> int:
         raise BulkSignerError(f"There is no file {certificate}; give --pfx the path of a .pfx or .p12 file.")
     password = _ask_password(certificate) if pfx else ""
     inbox = folder / "inbox"
-    inbox.mkdir(parents=True, exist_ok=True, mode=0o750)
     text = _TEMPLATE.format(
         api_key=_quoted(secrets.token_urlsafe(32)),
         root=_quoted(str(folder / "data")),
@@ -72,15 +76,27 @@ def init(directory: str, *, pfx: str | None, force: bool) -> int:
         pfx=_quoted(str(certificate)),
         password=_quoted(password),
     )
+    if pfx:
+        _try_certificate(text)
+    inbox.mkdir(parents=True, exist_ok=True, mode=0o750)
     _write_private(target, text)
     print(f"Wrote {target}")
     if not pfx:
         print(f"  Put your certificate at {certificate} and its password into the settings file,")
         print("  before the first start: the profile is read once.")
-    print(f"Start the service:   cd {folder} && bulksigner serve")
+    print(f"Look it over:        cd {shlex.quote(str(folder))} && {_own_command()} check")
+    print(f"Start the service:   cd {shlex.quote(str(folder))} && {_own_command()} serve")
     print(f"Then drop a file in  {inbox}")
     print(f"and collect it from  {folder / 'data' / 'output'}")
     return 0
+
+
+def _own_command() -> str:
+    """Write how this program is called from any folder, also where it is not on the path."""
+    if shutil.which("bulksigner"):
+        return "bulksigner"
+    script = Path(sys.argv[0]).absolute()
+    return shlex.quote(str(script)) if script.name == "bulksigner" else f"{shlex.quote(sys.executable)} -m bulksigner"
 
 
 def _ask_password(certificate: Path) -> str:
@@ -92,6 +108,17 @@ def _ask_password(certificate: Path) -> str:
             f"The password of {certificate} cannot be asked for without a terminal; set {PASSWORD_VARIABLE}."
         )
     return getpass.getpass(f"Password of {certificate.name}: ")
+
+
+def _try_certificate(text: str) -> None:
+    """Open the key with the settings as they would be written; the first start stores the password, right or wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        _write_private(Path(folder) / "settings.toml", text)
+        # Variables of this terminal may be meant for another service.
+        report = inspect(lay_foundation({"BULK_SIGNER_ALLOW_ROOT": "1"}, Path(folder)))
+    for row in report.rows:
+        if row.name.startswith("signing-profile:") and not row.ok:
+            raise BulkSignerError(f"The certificate cannot be opened; nothing was written. {row.detail}")
 
 
 def _quoted(text: str) -> str:

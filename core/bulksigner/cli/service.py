@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 from bulksigner import panels
@@ -22,6 +23,8 @@ __all__ = ["check", "serve"]
 log = logging.getLogger(__name__)
 
 EXIT_CHECK_FAILED = 1
+SAME_WISH_SECONDS = 0.5
+"""Some callers signal the process and then its group; that is one wish to stop, not two."""
 
 
 def serve() -> int:
@@ -68,11 +71,16 @@ def check(*, as_json: bool) -> int:
 
 
 def _stop_on_signals(stopping: threading.Event) -> None:
+    first_at = 0.0
+
     def ask(number: int, _: FrameType | None) -> None:
-        if stopping.is_set():
+        nonlocal first_at
+        if not stopping.is_set():
+            first_at = time.monotonic()
+            stopping.set()
+        elif time.monotonic() - first_at > SAME_WISH_SECONDS:
             # A second signal means now (OPS-21).
             os._exit(128 + number)
-        stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask)

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from bulksigner.contract.signing import Measured
 from bulksigner.files.exclusive import rename_exclusive
+from bulksigner.files.sharing import SharedFlushes
 
 __all__ = [
     "FILE_MODE",
@@ -54,10 +55,11 @@ _CHUNK_BYTES = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
-# What a file system answers that has no hard links, or a kernel that forbids one to a file of another user.
-_NO_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
+# What a system or a file system answers that cannot rename without replacing; NFS says EINVAL.
+_NO_EXCLUSIVE_RENAME = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _thread = threading.local()
+_flushes = SharedFlushes()
 
 
 class NotRegular(OSError):
@@ -128,13 +130,8 @@ def flush_file(path: Path) -> None:
 
 def flush_folder(path: Path) -> None:
     """Have the names of a folder on disk; Windows keeps them in its journal without being asked."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if sys.platform != "win32":
+        _flushes.share(os.fspath(path), lambda: _flush_now(path))
 
 
 def promote(source: Path, target: Path) -> None:
@@ -146,12 +143,12 @@ def promote(source: Path, target: Path) -> None:
         os.rename(source, target)  # noqa: PTH104 - on Windows it refuses a taken name
         return
     try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
+        # One step of the kernel, and half the work of a link and an unlink.
         rename_exclusive(source, target)
-    else:
+    except OSError as error:
+        if error.errno not in _NO_EXCLUSIVE_RENAME:
+            raise
+        os.link(source, target, follow_symlinks=False)
         source.unlink()
     flush_folder(target.parent)
 
@@ -238,6 +235,14 @@ def write_new(target: Path, write: Callable[[BinaryIO], T]) -> T:
 
 def _open_owned(path: str, flags: int) -> int:
     return os.open(path, flags, FILE_MODE)
+
+
+def _flush_now(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _pump(source: Any, descriptor: int | None) -> Measured:

@@ -1,4 +1,4 @@
-"""Rename without replacing, for file systems without hard links (Linux `renameat2`)."""
+"""Rename without replacing (Linux `renameat2`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def rename_exclusive(source: Path, target: Path) -> None:
     """
     rename = getattr(_LIBC, "renameat2", None)
     if rename is None:
-        raise OSError(errno.ENOTSUP, "neither hard links nor renameat2 are available", str(source))
+        raise OSError(errno.ENOTSUP, "the system has no renameat2", str(source))
+    # What `os.rename` reports to audit hooks (PEP 578).
+    sys.audit("os.rename", os.fspath(source), os.fspath(target), -1, -1)
     if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(source), None, str(target))

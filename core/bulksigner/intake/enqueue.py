@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bulksigner.builtin.by_extension import choose_by_extension
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Entry
@@ -80,7 +79,7 @@ class EnqueueService:
         queue: Queue,
         profiles: OpenedProfiles,
         announce: Callable[[Changed], None],
-        choose_format: Callable[[str], Format | None] = choose_by_extension,
+        choose_format: Callable[[str], Format | None],
     ) -> None:
         self._jobs = jobs
         self._queue = queue

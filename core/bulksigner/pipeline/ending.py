@@ -8,15 +8,23 @@ from collections.abc import Callable, Iterator
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost
-from bulksigner.jobs.states import Actor
-from bulksigner.pipeline.steps.clean import finish
+from bulksigner.jobs.model import Changed, Job
+from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
+from bulksigner.jobs.store import change_of
+from bulksigner.observability.logs import facts
+from bulksigner.pipeline.plan import Step
+from bulksigner.pipeline.steps.promote import describe_delivery
 from bulksigner.pipeline.work import Work
+from bulksigner.plugin_system.guard import describe
+from bulksigner.records.events import Event
 
 __all__ = ["Ending"]
 
 log = logging.getLogger(__name__)
 
 WAITS_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
+LONGEST_TEXT = 4000
+"""What is stored of a failure's text, in characters; a plugin may say any amount."""
 
 
 class Ending:
@@ -30,35 +38,43 @@ class Ending:
 
     def complete(self, work: Work) -> None:
         """Record that the job is done; its output is delivered, so nothing may turn it into a failure any more."""
-        if self._insist(work, "completed", lambda: finish(work)):
-            _tidy(work)
-            log.info(
-                "Job completed",
-                extra={
-                    "facts": {
-                        "JobId": work.job.id,
-                        "Profile": work.job.profile_name,
-                        "Format": work.job.format.value,
-                        "Output": str(work.output),
-                        "SignMs": _milliseconds(work, "sign"),
-                        "VerifyMs": _milliseconds(work, "verify"),
-                    }
-                },
-            )
+        changed = self._insist(work, JobStatus.COMPLETED, lambda: _record_completion(work))
+        if changed is None:
+            return
+        work.job = changed.job
+        log.info(
+            "Job completed",
+            extra=facts(
+                job_id=work.job.id,
+                profile=work.job.profile_name,
+                format=work.job.format,
+                output=work.job.output_path,
+                sign_ms=_milliseconds(work, "sign"),
+                verify_ms=_milliseconds(work, "verify"),
+            ),
+        )
+        try:
+            work.parts.roots.discard_job_folder(work.job.id)
+        except OSError as error:
+            log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error)
+        work.parts.announce(changed)
+        if work.divergence:
+            work.parts.inputs.offer_again(work.job)
 
-    def fail(self, work: Work, step: str, error: Exception) -> None:
+    def fail(self, work: Work, step: Step, error: BaseException) -> None:
         """Keep the job's folder under `error/`, then record Failed with code and text (PIPE-86)."""
-        code, text = _described(error)
+        is_expected = isinstance(error, BulkSignerError)
+        code = error.code or step.code if isinstance(error, BulkSignerError) else step.code
+        text = error.message if isinstance(error, BulkSignerError) else describe(error)
         # Before it is stored anywhere (SEC-57).
-        text = work.parts.scrub(text)
-        expected = isinstance(error, BulkSignerError)
+        text = work.parts.scrub(text)[:LONGEST_TEXT]
         log.log(
-            logging.WARNING if expected else logging.ERROR,
+            logging.WARNING if is_expected else logging.ERROR,
             "Job failed in step %s: %s",
-            step,
+            step.name,
             text,
-            exc_info=None if expected else error,
-            extra={"facts": {"JobId": work.job.id, "Profile": work.job.profile_name, "Code": code or ""}},
+            exc_info=None if is_expected else error,
+            extra=facts(job_id=work.job.id, profile=work.job.profile_name, code=code),
         )
         if isinstance(error, RaceLost):
             # Another writer has the job's row (it was cleared, or taken over): its files are that writer's business.
@@ -67,33 +83,55 @@ class Ending:
             work.parts.roots.fail_job_folder(work.job.id)
         except OSError as move_error:
             log.warning("The folder of job %s could not be moved to error/: %s", work.job.id, move_error)
-        self._insist(work, "failed", lambda: _record_failure(work, code, text))
+        changed = self._insist(work, JobStatus.FAILED, lambda: _record_failure(work, code, text))
+        if changed is not None:
+            work.job = changed.job
+            work.parts.announce(changed)
 
-    def _insist(self, work: Work, end: str, act: Callable[[], None]) -> bool:
+    def _insist(self, work: Work, end: JobStatus, act: Callable[[], Changed]) -> Changed | None:
+        is_told = False
         for wait_seconds in _waits():
             try:
-                act()
-                return True
+                return _attempt(work, end, act)
             except (RaceLost, NotAllowed) as error:
-                log.warning("Job %s was not recorded as %s: %s", work.job.id, end, error.message)
-                return False
-            except Exception:
-                # The store is gone or full. The outcome on disk is settled; only its record is missing.
-                log.exception("Job %s could not be recorded as %s; trying again", work.job.id, end)
+                log.warning("Job %s was not recorded as %s: %s", work.job.id, end.value, error.message)
+                return None
+            except Exception:  # the store is gone or full; what is on disk is settled, only its record is missing
+                if not is_told:
+                    log.exception("Job %s cannot be recorded as %s yet; trying again", work.job.id, end.value)
+                is_told = True
             if self._stopping.wait(wait_seconds):
                 break
-        log.critical("Job %s was not recorded as %s; the next start settles it", work.job.id, end)
-        return False
+        log.critical("Job %s was not recorded as %s; the next start settles it", work.job.id, end.value)
+        return None
 
 
-def _tidy(work: Work) -> None:
-    """Clear what is only of use to a running job, and hand a rewritten input back (PIPE-94)."""
+def _attempt(work: Work, end: JobStatus, act: Callable[[], Changed]) -> Changed | None:
+    """Try once; a race lost only to a commit of our own that was never answered is none (DEP-29)."""
     try:
-        work.parts.roots.discard_job_folder(work.job.id)
-    except OSError as error:
-        log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error)
-    if work.divergence:
-        work.parts.inputs.offer_again(work.job)
+        return act()
+    except RaceLost:
+        found = work.parts.jobs.get(work.job.id)
+        if found is None or not _is_ours(found, work.job):
+            raise
+        if found.status is end:
+            return Changed(found, change_of(found, _EVENTS[end], work.job.status, ""), wakes=False)
+        if found.status in TERMINAL or found.row_version == work.job.row_version:
+            raise
+        work.job = found
+        return act()
+
+
+_EVENTS = {JobStatus.COMPLETED: "complete", JobStatus.FAILED: "fail"}
+
+
+def _is_ours(found: Job, job: Job) -> bool:
+    owner = (found.owner_identity, found.owner_incarnation)
+    return None not in owner and owner == (job.owner_identity, job.owner_incarnation)
+
+
+# Nothing of the job was delivered; what lies under that name, if anything, is another's.
+_NO_OUTPUT = {"output_path": None, "output_length": None, "output_sha256": None}
 
 
 def _waits() -> Iterator[float]:
@@ -102,17 +140,46 @@ def _waits() -> Iterator[float]:
         yield WAITS_SECONDS[-1]
 
 
-def _record_failure(work: Work, code: str | None, text: str) -> None:
-    changed = work.parts.jobs.transition(
+def _record_completion(work: Work) -> Changed:
+    """Commit Completed, with the divergence when the input was left (PIPE-84, PIPE-93)."""
+    event = None
+    message = f"Completed: {work.require(work.output).name}"
+    if work.divergence:
+        message += f"; job.input-diverged: the input was left in place ({work.divergence})"
+        event = Event(
+            "InputDiverged",
+            f"Input of job {work.job.id} ('{work.job.file_name}') was left in place: {work.divergence}.",
+            {
+                "jobId": work.job.id,
+                "fileName": work.job.file_name,
+                "code": "job.input-diverged",
+                "reason": work.divergence,
+                "profile": work.job.profile_name,
+            },
+        )
+    return work.parts.jobs.transition(
         work.job,
-        "fail",
+        _EVENTS[JobStatus.COMPLETED],
+        by=Actor.WORKER,
+        message=message,
+        operational_event=event,
+        output_modified_at=work.output_modified_at,
+        input_diverged=bool(work.divergence),
+        error_code="job.input-diverged" if work.divergence else None,
+        error_message="job.input-diverged" if work.divergence else None,
+    )
+
+
+def _record_failure(work: Work, code: str | None, text: str) -> Changed:
+    return work.parts.jobs.transition(
+        work.job,
+        _EVENTS[JobStatus.FAILED],
         by=Actor.WORKER,
         message=f"{code}: {text}" if code else text,
         error_code=code,
         error_message=_error_message(code, text),
+        **({} if describe_delivery(work.job) else _NO_OUTPUT),
     )
-    work.job = changed.job
-    work.parts.announce(changed)
 
 
 def _error_message(code: str | None, text: str) -> str:
@@ -121,12 +188,6 @@ def _error_message(code: str | None, text: str) -> str:
         return text
     row = CODES.get(code)
     return f"{code}: {text}" if row is None or row.text_on_job else code
-
-
-def _described(error: Exception) -> tuple[str | None, str]:
-    if isinstance(error, BulkSignerError):
-        return error.code, error.message
-    return None, f"{type(error).__name__}: {error}"
 
 
 def _milliseconds(work: Work, step: str) -> int:

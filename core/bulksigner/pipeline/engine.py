@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import BulkSignerError, StepFailed
-from bulksigner.contract.signing import Format, Measured, Signed, SigningMethod, SigningRequest
-from bulksigner.formats import dispatch
+from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
+from bulksigner.formats import dispatch, self_test
 from bulksigner.formats.model import Checked, Expectation
+from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
 __all__ = ["CheckTask", "Engine", "InProcessEngine", "SignTask", "check_here", "sign_here"]
@@ -26,11 +27,11 @@ __all__ = ["CheckTask", "Engine", "InProcessEngine", "SignTask", "check_here", "
 
 @attrs.frozen
 class SignTask:
-    """One staged file to sign: where it is, what it must be, where the signed file goes, and with which key."""
+    """One staged file to sign: where it is, what it must be, where the signed file goes, and whose key signs."""
 
     job_id: str
     method: str
-    reference: KeyReference
+    profile: str
     file_name: str
     format: Format
     staged: Path
@@ -62,11 +63,18 @@ class Engine(Protocol):
         ...
 
     def sign(self, task: SignTask) -> Measured:
-        """Sign one file. Raises `StepFailed`; the key was not used when the code is `approval.content-changed`."""
+        """Sign one file; the key was not used when the error has the code `approval.content-changed`."""
         ...
 
     def check(self, task: CheckTask) -> Checked:
-        """Check one signed file. Raises `StepFailed` with `verify.failed`."""
+        """Check one signed file. Raises `CheckFailed`, or `StepFailed` where it cannot be checked."""
+        ...
+
+    def find_fault(self) -> str | None:
+        """Sign and check a sample of each format where jobs will be; return what went wrong, or None (API-82).
+
+        Afterwards everything that only the first use of a format costs is paid.
+        """
         ...
 
     def close(self) -> None:
@@ -74,8 +82,8 @@ class Engine(Protocol):
         ...
 
 
-def sign_here(task: SignTask, method: SigningMethod, key: OpenedKey) -> Measured:
-    """Sign in this process, turning every fault into `StepFailed`."""
+def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
+    """Sign in this process; what a method raises against its contract becomes `PermanentFailure` naming its plugin."""
     request = SigningRequest(
         job_id=task.job_id,
         file_name=task.file_name,
@@ -87,7 +95,9 @@ def sign_here(task: SignTask, method: SigningMethod, key: OpenedKey) -> Measured
         signed_at=task.signed_at,
         options=task.options,
     )
-    outcome = method.sign(request)
+    method = registry.signing_method(task.method)
+    with registry.guard(method):
+        outcome = method.sign(request)
     if not isinstance(outcome, Signed):
         raise StepFailed(f"Method {task.method} did not sign here but answered {type(outcome).__name__}.")
     return outcome.measured
@@ -100,16 +110,15 @@ def check_here(task: CheckTask) -> Checked:
         with os.fdopen(descriptor, "rb") as artifact:
             return dispatch.check(artifact, task.expectation, pem=task.pem)
     except OSError as error:
-        raise StepFailed(f"The signed file cannot be read back: {error.strerror}.", code="verify.failed") from error
-    except BulkSignerError as error:
-        raise StepFailed(error.message, code=error.code) from error
+        raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
 
 
 class InProcessEngine:
-    """Signs and checks in the thread that calls."""
+    """Signs and checks in the thread that calls; `formats` are those that jobs may ask for."""
 
-    def __init__(self, method_named: Callable[[str], SigningMethod]) -> None:
-        self._method_named = method_named
+    def __init__(self, registry: Registry, formats: Collection[Format] = tuple(Format)) -> None:
+        self._registry = registry
+        self._formats = tuple(formats)
         self._keys: dict[str, OpenedKey] = {}
 
     @property
@@ -120,13 +129,16 @@ class InProcessEngine:
         self._keys[reference.profile] = key
 
     def sign(self, task: SignTask) -> Measured:
-        key = self._keys.get(task.reference.profile)
+        key = self._keys.get(task.profile)
         if key is None:
-            raise StepFailed(f"The key of profile '{task.reference.profile}' is not open.", code="sign.failed")
-        return sign_here(task, self._method_named(task.method), key)
+            raise StepFailed(f"The key of profile '{task.profile}' is not open.")
+        return sign_here(task, self._registry, key)
 
     def check(self, task: CheckTask) -> Checked:
         return check_here(task)
+
+    def find_fault(self) -> str | None:
+        return self_test.find_fault(self._formats)
 
     def close(self) -> None:
         self._keys.clear()

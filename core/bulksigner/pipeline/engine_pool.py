@@ -6,8 +6,9 @@ import atexit
 import contextlib
 import logging
 import multiprocessing
-import queue
+import pickle
 import threading
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -17,7 +18,7 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.model import Checked
 from bulksigner.pipeline.engine import CheckTask, InProcessEngine, SignTask
-from bulksigner.pipeline.engine_worker import Broken, WorkerBoot, run
+from bulksigner.pipeline.engine_worker import Broken, FindFault, WorkerBoot, run
 from bulksigner.profiles.model import KeyReference
 
 __all__ = ["ProcessEngine"]
@@ -30,67 +31,96 @@ CALL_LIMIT_SECONDS = 300.0
 STOP_LIMIT_SECONDS = 5.0
 
 
+class _WorkerLost(Exception):
+    """Say why a worker cannot answer: it ended, or it did not answer in time."""
+
+
 class _Worker:
     """One worker process and this end of its pipe; used by one slot at a time."""
 
-    def __init__(self, boot: WorkerBoot, references: tuple[KeyReference, ...]) -> None:
+    def __init__(self, boot: WorkerBoot) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe: Connection
         self._pipe, far_end = context.Pipe()
         self._process: SpawnProcess = context.Process(
             target=run, args=(far_end, boot), name="bulksigner-signing", daemon=True
         )
-        self._process.start()
-        far_end.close()
-        self._known: set[KeyReference] = set()
-        self._references = references
+        self._is_ended = False
+        try:
+            self._process.start()
+        except BaseException:
+            self._pipe.close()
+            raise
+        finally:
+            far_end.close()
 
-    def warm(self) -> None:
-        """Open every known key, so that the first job does not wait for it."""
-        for reference in self._references:
-            self.learn(reference)
+    def send(self, call: object) -> None:
+        """Send one call. Raises `_WorkerLost`."""
+        try:
+            self._pipe.send_bytes(pickle.dumps(call, pickle.HIGHEST_PROTOCOL))
+        except OSError as error:
+            raise _WorkerLost("it had ended") from error
 
-    def learn(self, reference: KeyReference) -> None:
-        if reference not in self._known:
-            answer = self.ask(reference)
-            if isinstance(answer, Broken):
-                raise StepFailed(answer.message, code=answer.code or "sign.failed")
-            self._known.add(reference)
+    def receive(self, limit_seconds: float) -> Any:
+        """Wait for the answer to the call that was sent. Raises `_WorkerLost`."""
+        try:
+            if self._pipe.poll(limit_seconds):
+                return pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - our own worker is at the other end
+        except (EOFError, OSError) as error:
+            raise _WorkerLost("it ended during the call") from error
+        raise _WorkerLost(f"it gave no answer within {limit_seconds:g} s")
 
-    def ask(self, call: object) -> Any:
-        """Send one call and wait for its answer. Raises `EOFError` or `OSError` when the worker is gone."""
-        self._pipe.send(call)
-        if not self._pipe.poll(CALL_LIMIT_SECONDS):
-            raise EOFError(f"no answer within {CALL_LIMIT_SECONDS:.0f} s")
-        return self._pipe.recv()
+    def kill(self) -> None:
+        """End the process under a call; whoever waits for the answer sees the worker lost."""
+        self._process.kill()
 
     def end(self, patience_seconds: float = 0.0) -> None:
         """Close the pipe, which ends an idle worker, and kill one that does not end in time."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         with contextlib.suppress(OSError):
             self._pipe.close()
         self._process.join(patience_seconds)
         if self._process.is_alive():
             self._process.kill()
             self._process.join(STOP_LIMIT_SECONDS)
+        # A process in uninterruptible sleep outlives even this.
         with contextlib.suppress(ValueError):
             self._process.close()
 
 
 class ProcessEngine:
-    """Signs and checks in worker processes; keys that may not travel sign in this process instead."""
+    """Signs and checks in worker processes; keys that cannot travel sign in this process instead."""
 
-    def __init__(self, boot: WorkerBoot, workers: int, here: InProcessEngine) -> None:
+    def __init__(
+        self,
+        boot: WorkerBoot,
+        workers: int,
+        here: InProcessEngine,
+        *,
+        call_limit_seconds: float = CALL_LIMIT_SECONDS,
+    ) -> None:
         self._boot = boot
         self._count = workers
         self._here = here
+        self._call_limit_seconds = call_limit_seconds
         self._references: dict[str, KeyReference] = {}
-        self._idle: queue.SimpleQueue[_Worker | None] = queue.SimpleQueue()
-        self._guard = threading.Lock()
-        self._closed = False
-        for _ in range(workers):
-            self._idle.put(_Worker(boot, ()))
+        self._signs_here = False
+        self._changed = threading.Condition()
+        self._workers: set[_Worker] = set()
+        self._idle: list[_Worker] = []
+        self._is_closed = False
         # Workers heed no signal, so an exit that forgets to close would wait for them.
         atexit.register(self.close)
+        try:
+            for _ in range(workers):
+                worker = _Worker(boot)
+                self._workers.add(worker)
+                self._idle.append(worker)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def label(self) -> str:
@@ -100,73 +130,135 @@ class ProcessEngine:
         """Make the key known everywhere; called at boot, while no job runs."""
         self._here.open(reference, key)
         if not reference.portable:
+            self._signs_here = True
+            return
+        try:
+            pickle.dumps(reference)
+        except Exception as error:  # noqa: BLE001 - the block is of a plugin's class, which may refuse in any way
+            self._keep_here(reference, f"its settings cannot be sent ({type(error).__name__})")
             return
         self._references[reference.profile] = reference
         workers = [self._take() for _ in range(self._count)]
         try:
-            for position, worker in enumerate(workers):
-                try:
-                    worker.learn(reference)
-                except (EOFError, OSError) as error:
-                    workers[position] = self._replace(worker, error)
+            workers = self._teach(workers, reference)
         finally:
             for worker in workers:
-                self._idle.put(worker)
+                self._give_back(worker)
 
     def sign(self, task: SignTask) -> Measured:
-        if not task.reference.portable:
+        if task.profile not in self._references:
             return self._here.sign(task)
-        answer: Measured = self._call(task, "sign.failed")
+        answer: Measured = self._call(task)
         return answer
 
     def check(self, task: CheckTask) -> Checked:
-        answer: Checked = self._call(task, "verify.failed")
+        answer: Checked = self._call(task)
         return answer
 
+    def find_fault(self) -> str | None:
+        try:
+            fault: str | None = self._call(FindFault())
+        except StepFailed as error:
+            return error.message
+        return self._here.find_fault() if fault is None and self._signs_here else fault
+
     def close(self) -> None:
-        with self._guard:
-            if self._closed:
+        with self._changed:
+            if self._is_closed:
                 return
-            self._closed = True
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+            busy = self._workers.difference(idle)
+            self._changed.notify_all()
         atexit.unregister(self.close)
-        for _ in range(self._count):
-            with contextlib.suppress(queue.Empty):
-                worker = self._idle.get(timeout=STOP_LIMIT_SECONDS)
-                if worker is not None:
-                    worker.end(STOP_LIMIT_SECONDS)
+        for worker in busy:
+            worker.kill()
+        for worker in idle:
+            worker.end(STOP_LIMIT_SECONDS)
         self._here.close()
 
     def _take(self) -> _Worker:
-        worker = self._idle.get()
-        if worker is None or self._closed:
-            self._idle.put(None)
-            raise StepFailed("The signing workers have been stopped.", code="sign.failed")
-        return worker
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._idle)
+            if self._is_closed:
+                raise StepFailed("The signing workers have been stopped.")
+            return self._idle.pop()
 
-    def _call(self, call: object, code: str) -> Any:
+    def _give_back(self, worker: _Worker) -> None:
+        with self._changed:
+            if not self._is_closed:
+                self._idle.append(worker)
+                self._changed.notify()
+                return
+        worker.end()
+
+    def _call(self, call: object) -> Any:
         worker = self._take()
         try:
-            answer = worker.ask(call)
-        except (EOFError, OSError) as error:
-            worker = self._replace(worker, error)
-            raise StepFailed(
-                "The signing worker ended in this job's call; it has been replaced. Retry the job.", code=code
-            ) from error
+            worker.send(call)
+            answer = worker.receive(self._call_limit_seconds)
+        except _WorkerLost as lost:
+            worker = self._replace(worker, lost)
+            raise StepFailed(f"The signing worker was lost: {lost}. Retry the job.") from lost
         finally:
-            self._idle.put(worker)
+            self._give_back(worker)
         if isinstance(answer, Broken):
             if answer.trace:
                 log.error("A signing worker met an unexpected fault\n%s", answer.trace)
-            raise StepFailed(answer.message, code=answer.code or code)
+            raise StepFailed(answer.message, code=answer.code)
         return answer
 
-    def _replace(self, worker: _Worker, cause: BaseException) -> _Worker:
-        """Start a fresh worker in the place of a dead one; only the job in its call is lost."""
-        log.error("A signing worker process was lost (%s); starting another", cause)
+    def _teach(self, workers: Iterable[_Worker], reference: KeyReference) -> list[_Worker]:
+        """Have every worker open a key, all at the same time; return the workers that stand there afterwards."""
+        taught: list[_Worker] = []
+        asked: list[_Worker] = []
+        for worker in workers:
+            try:
+                worker.send(reference)
+            except _WorkerLost as lost:
+                taught.append(self._replace(worker, lost))
+            else:
+                asked.append(worker)
+        for worker in asked:
+            try:
+                answer = worker.receive(self._call_limit_seconds)
+            except _WorkerLost as lost:
+                taught.append(self._replace(worker, lost))
+                continue
+            taught.append(worker)
+            if isinstance(answer, Broken) and reference.profile in self._references:
+                del self._references[reference.profile]
+                self._keep_here(reference, f"a worker could not open its key ({answer.message})")
+        return taught
+
+    def _keep_here(self, reference: KeyReference, reason: str) -> None:
+        self._signs_here = True
+        log.warning("Jobs of profile '%s' are signed in the service's own process: %s", reference.profile, reason)
+
+    def _replace(self, worker: _Worker, cause: _WorkerLost) -> _Worker:
+        """Start a fresh worker in the place of a lost one; only the job in its call is lost.
+
+        Where none can be started the lost one stands in: its next call finds it lost, and tries again.
+        """
         worker.end()
-        fresh = _Worker(self._boot, tuple(self._references.values()))
-        try:
-            fresh.warm()
-        except (EOFError, OSError, StepFailed) as error:
-            log.error("The new signing worker could not open its keys: %s", error)
+        with self._changed:
+            if self._is_closed:
+                return worker
+            log.error("A signing worker process was lost: %s. Starting another", cause)
+            try:
+                fresh = _Worker(self._boot)
+            except OSError as error:
+                log.error("Another signing worker process could not be started: %s", error)
+                return worker
+            self._workers.discard(worker)
+            self._workers.add(fresh)
+        for reference in list(self._references.values()):
+            try:
+                fresh.send(reference)
+                answer = fresh.receive(self._call_limit_seconds)
+            except _WorkerLost as lost:
+                log.error("The new signing worker process was lost, too: %s", lost)
+                break
+            if isinstance(answer, Broken):
+                log.error("The new signing worker process could not open a key: %s", answer.message)
         return fresh

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 
 import attrs
 
-from bulksigner.contract.certificate import CertificateSource, OpenedKey
+from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, StepFailed
-from bulksigner.contract.settings import Settings
-from bulksigner.contract.signing import Measured, SigningMethod
+from bulksigner.contract.settings import Secret, Settings
+from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.model import Checked
+from bulksigner.formats.self_test import find_fault
+from bulksigner.observability import logs
+from bulksigner.observability.redaction import Scrubber
 from bulksigner.pipeline.engine import CheckTask, SignTask, check_here, sign_here
+from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.manager import discover
+from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
-__all__ = ["Answer", "Broken", "WorkerBoot", "run"]
+__all__ = ["Answer", "Broken", "FindFault", "WorkerBoot", "run"]
 
 
 @attrs.frozen
 class WorkerBoot:
-    """What a worker needs to sign as the service does: the plugins that take part in signing, and bound settings."""
+    """What a worker needs to sign and to log as the service does: plugins that take part in signing, and settings."""
 
     plugins: frozenset[str]
     settings: Settings
+    formats: tuple[Format, ...] = tuple(Format)
+    secrets: tuple[Secret, ...] = ()
+    log_level: int = logging.WARNING
+    log_levels: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class FindFault:
+    """Ask for the outcome of the worker's self-test."""
 
 
 @attrs.frozen
@@ -41,34 +57,38 @@ class Broken:
     trace: str = ""
 
 
-Answer = Measured | Checked | Broken | None
+Answer = Measured | Checked | Broken | str | None
 
 
 class _Bench:
     """Keys and methods of one worker process."""
 
-    def __init__(
-        self, source_named: Callable[[str], CertificateSource], method_named: Callable[[str], SigningMethod]
-    ) -> None:
-        self._source_named = source_named
-        self._method_named = method_named
-        self._keys: dict[KeyReference, OpenedKey] = {}
+    def __init__(self, registry: Registry, scrubber: Scrubber, fault: str | None) -> None:
+        self._registry = registry
+        self._scrubber = scrubber
+        self._fault = fault
+        self._keys: dict[str, OpenedKey] = {}
 
-    def open(self, reference: KeyReference) -> OpenedKey:
-        key = self._keys.get(reference)
-        if key is None:
-            key = self._source_named(reference.source).open(reference.block)
-            self._keys[reference] = key
-        return key
+    def open(self, reference: KeyReference) -> None:
+        for secret in _secrets_of(reference.block):
+            self._scrubber.register(secret)
+        source = self._registry.certificate_source(reference.source)
+        with self._registry.guard(source):
+            self._keys[reference.profile] = source.open(reference.block)
 
     def do(self, call: object) -> Answer:
         if isinstance(call, SignTask):
-            return sign_here(call, self._method_named(call.method), self.open(call.reference))
+            key = self._keys.get(call.profile)
+            if key is None:
+                raise StepFailed(f"The key of profile '{call.profile}' is not open in this worker.")
+            return sign_here(call, self._registry, key)
         if isinstance(call, CheckTask):
             return check_here(call)
         if isinstance(call, KeyReference):
             self.open(call)
             return None
+        if isinstance(call, FindFault):
+            return self._fault
         raise StepFailed(f"A worker was asked for something it does not know: {type(call).__name__}.")
 
 
@@ -77,32 +97,44 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
     # Ctrl+C and a service manager's stop reach the whole group; the service drains first and then closes the pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_service, name="service-watch", daemon=True).start()
+    threading.Thread(target=_end_with_service, daemon=True).start()
+    scrubber = Scrubber(boot.secrets)
+    logs.configure(boot.log_level, boot.log_levels, scrubber)
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
-    bench = _Bench(registry.certificate_source, registry.signing_method)
+    # Before the first call, so that no job pays for the first use of a format.
+    bench = _Bench(registry, scrubber, find_fault(boot.formats))
     while True:
         try:
-            call = pipe.recv()
+            call = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service is at the other end
         except (EOFError, OSError):
             return
         try:
-            answer = bench.do(call)
-        except BulkSignerError as error:
-            answer = Broken(error.message, error.code)
-        except Exception as error:  # noqa: BLE001 - a fault in a plugin or library ends this job, not the worker
-            answer = Broken(f"{type(error).__name__}: {error}", None, traceback.format_exc())
-        try:
-            pipe.send(answer)
-        except (BrokenPipeError, OSError):
+            pipe.send_bytes(pickle.dumps(_answer(bench, call), pickle.HIGHEST_PROTOCOL))
+        except OSError:
             return
 
 
-def _end_with_the_service() -> None:
-    """End this process once the service is gone, however it went.
+def _answer(bench: _Bench, call: object) -> Answer:
+    try:
+        return bench.do(call)
+    except BulkSignerError as error:
+        return Broken(error.message, error.code)
+    except ANYTHING as error:  # a fault in a library ends this job, not the worker
+        return Broken(f"{type(error).__name__}: {error}", None, traceback.format_exc())
 
-    The next start settles the job under way; an orphan that still signs would write into its folder meanwhile (CLU-06).
-    """
+
+def _end_with_service() -> None:
+    """End at once when the service is gone, also in the middle of a call that would never return."""
     service = multiprocessing.parent_process()
     if service is not None:
         service.join()
-        os._exit(0)
+        os._exit(1)
+
+
+def _secrets_of(block: object) -> Iterator[Secret]:
+    cls = type(block)
+    if attrs.has(cls):
+        for field in attrs.fields(cls):
+            value = getattr(block, field.name)
+            if isinstance(value, Secret):
+                yield value

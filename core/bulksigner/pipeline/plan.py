@@ -19,10 +19,11 @@ __all__ = ["LOCAL", "Step"]
 
 @attrs.frozen
 class Step:
-    """One step of a plan: its name in logs and durations, and the act."""
+    """One step of a plan: its name in logs and durations, the act, and the code of a failure that names none."""
 
     name: str
     act: Callable[[Work], None]
+    code: str | None = None
 
 
 LOCAL = (
@@ -30,8 +31,8 @@ LOCAL = (
     Step("stage", stage),  # PIPE-73, PIPE-74
     Step("check", check),  # PIPE-75
     Step("mark", mark),  # PIPE-77, PIPE-78
-    Step("sign", sign),  # PIPE-79
-    Step("verify", verify),  # PIPE-80
+    Step("sign", sign, "sign.failed"),  # PIPE-79
+    Step("verify", verify, "verify.failed"),  # PIPE-80
     Step("promote", promote),  # PIPE-82
     Step("clean", clean),  # PIPE-83; then `Ending.complete` (PIPE-84)
 )

@@ -19,9 +19,9 @@ from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
-from bulksigner.pipeline.engine import Engine
+from bulksigner.pipeline.engine import Engine, SignTask
 from bulksigner.plugin_system.registry import Registry
-from bulksigner.profiles.model import OpenedProfile
+from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 
 __all__ = ["Inputs", "Parts", "Work"]
@@ -64,11 +64,11 @@ class Work:
     profile: OpenedProfile | None = None
     staged: Path | None = None
     fingerprint: Fingerprint | None = None
+    task: SignTask | None = None
     signed: Path | None = None
     signed_measured: Measured | None = None
     output: Path | None = None
     output_modified_at: datetime.datetime | None = None
-    is_promoted: bool = False
     divergence: str = ""
     seconds: dict[str, float] = attrs.field(factory=dict)
 
@@ -80,11 +80,24 @@ class Work:
         return self.profile
 
     @property
-    def staged_measured(self) -> Measured:
-        """Return length and SHA-256 of the staged copy."""
+    def key_reference(self) -> KeyReference:
+        """Return the reference of the profile's open key."""
+        reference = self.opened.key_reference
+        if reference is None:
+            raise StepFailed(f"Signing profile '{self.opened.name}' has no open key.", code="profile.degraded")
+        return reference
+
+    @property
+    def staged_fingerprint(self) -> Fingerprint:
+        """Return what the input was when it was staged."""
         if self.fingerprint is None:
             raise StepFailed("The job has no staged copy.")
-        return Measured(self.fingerprint.length, self.fingerprint.sha256)
+        return self.fingerprint
+
+    @property
+    def staged_measured(self) -> Measured:
+        """Return length and SHA-256 of the staged copy."""
+        return Measured(self.staged_fingerprint.length, self.staged_fingerprint.sha256)
 
     @property
     def is_pem(self) -> bool:

@@ -6,43 +6,60 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
-
-import attrs
+from collections.abc import Callable, Collection
+from functools import partial
 
 from bulksigner.jobs.model import Changed, Owner
+from bulksigner.jobs.states import JobStatus
+from bulksigner.jobs.store import change_of
 from bulksigner.pipeline.ending import Ending
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.plan import LOCAL
 from bulksigner.pipeline.work import Parts, Work
+from bulksigner.plugin_system.guard import ANYTHING
 
 __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
 
+JOIN_LIMIT_SECONDS = 5.0
 
-@attrs.define
+
 class _Slots:
-    """How many slots are busy; wakes the loop when one frees."""
+    """The jobs that are held by a slot, and how many more there is room for."""
 
-    count: int
-    freed: Callable[[], None]
-    busy: int = 0
-    guard: threading.Lock = attrs.field(factory=threading.Lock)
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._held: set[str] = set()
+        self._changed = threading.Condition()
 
-    def take(self, how_many: int) -> None:
-        with self.guard:
-            self.busy += how_many
-
-    def give_back(self) -> None:
-        with self.guard:
-            self.busy -= 1
-        self.freed()
+    @property
+    def held(self) -> Collection[str]:
+        """Return the ids of the jobs under way."""
+        with self._changed:
+            return frozenset(self._held)
 
     @property
     def free(self) -> int:
-        with self.guard:
-            return self.count - self.busy
+        """Return how many more jobs can be taken."""
+        with self._changed:
+            return self.count - len(self._held)
+
+    def take(self, job_id: str) -> None:
+        """Give a job a slot."""
+        with self._changed:
+            self._held.add(job_id)
+
+    def give_back(self, job_id: str) -> None:
+        """Free the slot of a job."""
+        with self._changed:
+            self._held.discard(job_id)
+            self._changed.notify_all()
+
+    def wait_empty(self, limit_seconds: float) -> None:
+        """Wait until no job is under way, or the time is up."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held, limit_seconds)
 
 
 class Worker:
@@ -55,11 +72,12 @@ class Worker:
         self._pause = pause
         self._owner = owner
         self._poll_interval_seconds = poll_interval_seconds
-        self._slots = _Slots(slots, parts.queue.wake.set)
+        self._slots = _Slots(slots)
         self._inbox: queue.SimpleQueue[Changed | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._ending = Ending(self._stopping)
         self._threads: list[threading.Thread] = []
+        self._is_store_away = False
         self._fault: str | None = None
 
     @property
@@ -70,30 +88,34 @@ class Worker:
     @property
     def jobs_in_flight(self) -> int:
         """Return how many slots are busy."""
-        return self._slots.busy
+        return len(self._slots.held)
 
     def start(self) -> None:
         """Start the loop and the slots."""
-        self._threads = [threading.Thread(target=self._loop_twice, name="pipeline-loop", daemon=True)]
-        self._threads += [
-            threading.Thread(target=self._serve_slot, name=f"pipeline-slot-{number}", daemon=True)
-            for number in range(1, self._slots.count + 1)
+        bodies: dict[str, Callable[[bool], None]] = {"pipeline-loop": lambda _: self._loop()}
+        bodies |= {f"pipeline-slot-{number}": self._serve_slot for number in range(1, self._slots.count + 1)}
+        self._threads = [
+            threading.Thread(target=partial(self._run_twice, body), name=name, daemon=True)
+            for name, body in bodies.items()
         ]
         for thread in self._threads:
             thread.start()
 
     def stop(self, grace_seconds: float) -> int:
         """Stop claiming, wait for the jobs under way, and return how many are still running (CLU-04)."""
+        deadline = time.monotonic() + grace_seconds
         self._stopping.set()
         self._parts.queue.wake.set()
-        deadline = time.monotonic() + grace_seconds
-        while self._slots.busy and time.monotonic() < deadline:
-            time.sleep(0.02)
-        left = self._slots.busy
+        # The loop first: what it claims at this moment has a slot before the jobs under way are counted.
+        for loop in self._threads[:1]:
+            loop.join(max(grace_seconds, JOIN_LIMIT_SECONDS))
+        self._slots.wait_empty(max(0.0, deadline - time.monotonic()))
+        left = self.jobs_in_flight
         for _ in range(self._slots.count):
             self._inbox.put(None)
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()) if left else 5.0)
+        if not left:
+            for thread in self._threads:
+                thread.join(JOIN_LIMIT_SECONDS)
         return left
 
     def step(self) -> int:
@@ -106,57 +128,92 @@ class Worker:
     def _claim(self, limit: int) -> list[Changed]:
         if self._pause.read().is_paused:
             return []
-        claimed = self._parts.queue.claim(limit, self._owner)
-        for changed in claimed:
-            self._parts.announce(changed)
-        return claimed
+        return self._parts.queue.claim(limit, self._owner)
 
-    def _loop_twice(self) -> None:
+    def _run_twice(self, body: Callable[[bool], None]) -> None:
+        """Run the body of a thread, and once more if it dies; a second death stops the claiming (OPS-22)."""
         for is_last in (False, True):
             try:
-                self._loop()
+                body(is_last)
                 return
             except BaseException as error:
-                # Only what escapes the loop's own guard comes here, such as MemoryError (OPS-22).
-                log.critical("The pipeline loop died: %s", error, exc_info=True)
+                # Only what escapes the body's own guard comes here.
+                log.critical("The thread %s died: %r", threading.current_thread().name, error, exc_info=True)
                 if is_last:
-                    self._fault = f"the pipeline loop died twice ({type(error).__name__}); restart the service"
+                    self._stop_claiming(error)
+
+    def _stop_claiming(self, error: BaseException) -> None:
+        name = threading.current_thread().name
+        self._fault = f"the thread {name} died twice ({type(error).__name__}); restart the service"
+        self._parts.queue.wake.set()
 
     def _loop(self) -> None:
         wake = self._parts.queue.wake
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and self._fault is None:
             free = self._slots.free
-            claimed: list[Changed] = []
-            if free:
-                try:
-                    claimed = self._claim(free)
-                except Exception:
-                    # The store may be gone for a while; the loop outlives it and tries at the next turn (PIPE-64).
-                    log.exception("Claiming failed; trying again in %s s", self._poll_interval_seconds)
-                self._slots.take(len(claimed))
-                for changed in claimed:
-                    self._inbox.put(changed)
+            claimed = self._claim_if_possible(free) if free else []
+            for changed in claimed:
+                self._slots.take(changed.job.id)
+                self._inbox.put(changed)
             if len(claimed) < free:
                 wake.wait(self._poll_interval_seconds)
             elif not self._slots.free:
-                # Nothing is asked of the database while all slots are busy; one that frees sets the wake signal.
+                # Nothing is asked of the database while all slots are busy; one that frees gives the signal.
                 wake.wait(None)
 
-    def _serve_slot(self) -> None:
+    def _claim_if_possible(self, free: int) -> list[Changed]:
+        try:
+            claimed = self._find_unanswered() if self._is_store_away else []
+            if len(claimed) < free:
+                claimed += self._claim(free - len(claimed))
+        except Exception:  # the store may be gone for a while; the loop outlives it and asks at each turn (PIPE-64)
+            if not self._is_store_away:
+                log.exception("Nothing can be claimed; trying again every %g s", self._poll_interval_seconds)
+            self._is_store_away = True
+            return []
+        if self._is_store_away:
+            log.info("Claiming works again")
+            self._is_store_away = False
+        return claimed
+
+    def _find_unanswered(self) -> list[Changed]:
+        """Find the jobs of a claim that was committed while its answer was lost; no slot has them (DEP-29)."""
+        held = self._slots.held
+        owner = (self._owner.identity, self._owner.incarnation)
+        return [
+            Changed(job, change_of(job, "claim", JobStatus.QUEUED, ""), wakes=False)
+            for job in self._parts.jobs.in_flight()
+            if job.id not in held
+            and (job.owner_identity, job.owner_incarnation) == owner
+            and job.status is JobStatus.PROCESSING
+            and job.sign_call_started_at is None
+        ]
+
+    def _serve_slot(self, is_last: bool) -> None:
         while (changed := self._inbox.get()) is not None:
             try:
                 self._run(changed)
+            except Exception:
+                # Steps and store have guards of their own; whatever is left must not cost the slot (PIPE-67).
+                log.exception("Job %s was left as it stands", changed.job.id)
+            except BaseException as error:
+                if is_last:
+                    # Before the slot is free, or one more job would be claimed that nothing runs.
+                    self._stop_claiming(error)
+                raise
             finally:
-                self._slots.give_back()
+                self._slots.give_back(changed.job.id)
+                self._parts.queue.wake.set()
 
     def _run(self, claimed: Changed) -> None:
         work = Work(self._parts, claimed.job)
-        step_name = ""
+        step = LOCAL[0]
         try:
+            self._parts.announce(claimed)
             for step in LOCAL:
-                step_name = step.name
                 with work.timed(step.name):
                     step.act(work)
+        except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)
+            self._ending.fail(work, step, error)
+        else:
             self._ending.complete(work)
-        except Exception as error:  # noqa: BLE001 - whatever a step raises ends this job and no other (PIPE-67)
-            self._ending.fail(work, step_name, error)

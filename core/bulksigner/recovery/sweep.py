@@ -6,16 +6,16 @@ It runs after the migrations and before the worker, never signs, and finds nothi
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import attrs
 
 from bulksigner.contract.errors import RaceLost
-from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.logs import facts
+from bulksigner.pipeline.steps.promote import describe_delivery
 
 __all__ = ["INTERRUPTED", "SweepReport", "sweep"]
 
@@ -26,44 +26,44 @@ INTERRUPTED = "Service restarted while job was in flight; marked as failed durin
 
 @attrs.frozen
 class SweepReport:
-    """What a sweep did: jobs ended, folders of finished jobs cleared, folders that no job explains."""
+    """What a sweep did: jobs ended, folders of finished jobs cleared, folders without a job, jobs without a folder."""
 
     interrupted: tuple[Changed, ...]
     cleared: tuple[str, ...]
     unexplained: tuple[str, ...]
+    folderless: tuple[str, ...]
 
 
 def sweep(jobs: Jobs, roots: WorkRoots) -> SweepReport:
     """End every job in flight as Failed and account for each folder under `processing/`."""
-    interrupted = [changed for job in jobs.in_flight() if (changed := _interrupt(job, jobs, roots)) is not None]
+    in_flight = jobs.in_flight()
+    # A job that was staged has a folder, unless the last life ended between moving it and recording the end.
+    folderless = [job.id for job in in_flight if job.staged_at is not None and not _has_folder(job.id, roots)]
+    interrupted = [changed for job in in_flight if (changed := _interrupt(job, jobs, roots)) is not None]
     cleared: list[str] = []
     unexplained: list[str] = []
-    for name in sorted(entry.name for entry in roots.processing.iterdir() if entry.is_dir()):
+    for name in roots.job_folder_names():
         job = jobs.get(name)
         if job is None:
             unexplained.append(name)
         elif job.status is JobStatus.COMPLETED:
-            roots.discard_job_folder(name)
-            cleared.append(name)
+            if _discard_folder(name, roots):
+                cleared.append(name)
         elif job.status in TERMINAL:
             _keep_folder(name, roots)
     if unexplained:
-        log.warning(
-            "%d folder(s) under processing/ belong to no job and were left alone: %s",
-            len(unexplained),
-            ", ".join(unexplained),
-        )
+        log.warning("%d folder(s) below processing/ belong to no job: %s", len(unexplained), ", ".join(unexplained))
+    if folderless:
+        log.warning("%d job(s) had lost their folder below processing/: %s", len(folderless), ", ".join(folderless))
     log.info(
         "Recovery finished",
-        extra={"facts": {"Interrupted": len(interrupted), "Cleared": len(cleared), "Unexplained": len(unexplained)}},
+        extra=facts(interrupted=len(interrupted), cleared=len(cleared), unexplained=len(unexplained)),
     )
-    return SweepReport(tuple(interrupted), tuple(cleared), tuple(unexplained))
+    return SweepReport(tuple(interrupted), tuple(cleared), tuple(unexplained), tuple(folderless))
 
 
 def _interrupt(job: Job, jobs: Jobs, roots: WorkRoots) -> Changed | None:
-    message = INTERRUPTED
-    if _was_delivered(job):
-        message += f" Output delivered: {job.output_path}."
+    message = INTERRUPTED + describe_delivery(job)
     _keep_folder(job.id, roots)
     try:
         return jobs.transition(
@@ -79,14 +79,18 @@ def _interrupt(job: Job, jobs: Jobs, roots: WorkRoots) -> Changed | None:
         return None
 
 
-def _was_delivered(job: Job) -> bool:
-    """Tell whether the recorded output lies there with the recorded bytes (PIPE-85)."""
-    if job.output_path is None or job.output_sha256 is None:
-        return False
+def _has_folder(job_id: str, roots: WorkRoots) -> bool:
+    return roots.job_folder(job_id).is_dir() or roots.error_folder(job_id).is_dir()
+
+
+def _discard_folder(job_id: str, roots: WorkRoots) -> bool:
+    """Clear what a finished job left (CLU-87); what cannot be cleared is reported and stops nothing."""
     try:
-        return durable.measure(Path(job.output_path)).sha256.hex() == job.output_sha256
-    except OSError:
+        roots.discard_job_folder(job_id)
+    except OSError as error:
+        log.warning("The folder of completed job %s could not be removed: %s", job_id, error)
         return False
+    return True
 
 
 def _keep_folder(job_id: str, roots: WorkRoots) -> None:

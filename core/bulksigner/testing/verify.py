@@ -161,7 +161,7 @@ def verify_pdf_with_pdfsig(file: Path, roots: Sequence[bytes]) -> Verdict:
 def verify_cms_with_openssl(
     signature: Path, roots: Sequence[bytes], *, content: Path | None = None, pem: bool = False, cades: bool = True
 ) -> Verdict:
-    """Ask `openssl cms -verify` about an attached signature, or a detached one over `content`; see `openssl_command`."""
+    """Ask `openssl cms -verify` about an attached signature or a detached one over `content`; see `openssl_command`."""
     with tempfile.TemporaryDirectory() as folder:
         trusted, extracted = _write_pem(Path(folder) / "roots.pem", roots), Path(folder) / "content"
         code, output = _run(openssl_command(signature, trusted, extracted, content=content, pem=pem, cades=cades))

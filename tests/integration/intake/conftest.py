@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bulksigner.builtin.by_extension import choose_by_extension
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.observe import JobChange
 from bulksigner.contract.signing import Format
@@ -148,7 +149,9 @@ class Desk:
         self.ledger = Ledger()
         self.profiles = Profiles()
         self.announced: list[Changed] = []
-        self.service = EnqueueService(self.ledger, self.ledger, self.profiles, self.announced.append)
+        self.service = EnqueueService(
+            self.ledger, self.ledger, self.profiles, self.announced.append, choose_by_extension
+        )
         self.folder = CountingFolder(self.root)
         self.opened = OpenedFolder("in", self.folder, RULES, has_events=True)
         self.folders = OpenedFolders([self.opened])

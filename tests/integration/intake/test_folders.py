@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_made_refuses_the_start(storage: StorageSettings
 
 def test_a_network_mount_is_polled_without_a_setting(storage: StorageSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """BEY-41: recognised, its events are not relied on."""
-    monkeypatch.setattr(folders_module, "is_network_path", lambda path: path.name == "input")
+    monkeypatch.setattr(folders_module, "network_type", lambda path: "nfs4" if path.name == "input" else None)
     first, second, _ = open_folders(storage, WATCHED, provider)
     assert (first.has_events, first.poll_interval_seconds) == (False, 7)
     assert second.has_events

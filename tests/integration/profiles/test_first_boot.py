@@ -128,7 +128,7 @@ def test_the_opened_profile_signs(in_processes: bool, boot: Any, tmp_path: Path)
     """PERF-06, PIPE-79: the reference alone lets a spawned process open the key; the result verifies."""
     started = boot()
     profile = started.opened.get("default")
-    engine: Any = InProcessEngine(started.registry.signing_method)
+    engine: Any = InProcessEngine(started.registry)
     if in_processes:
         engine = ProcessEngine(WorkerBoot(started.registry.signing_plugins, started.loaded.plugins), 1, engine)
     try:
@@ -136,9 +136,7 @@ def test_the_opened_profile_signs(in_processes: bool, boot: Any, tmp_path: Path)
         staged, target = tmp_path / "staged.rem", tmp_path / "signed.p7m"
         staged.write_bytes(CONTENT)
         measured = Measured(len(CONTENT), hashlib.sha256(CONTENT).digest())
-        task = SignTask(
-            "job", "Local", profile.key_reference, "a.rem", Format.CADES, staged, measured, target, now(), {}
-        )
+        task = SignTask("job", "Local", profile.name, "a.rem", Format.CADES, staged, measured, target, now(), {})
         signed = engine.sign(task)
         expectation = Expectation(Format.CADES, profile.key.certificate, measured)
         checked = engine.check(CheckTask(target, expectation, pem=False))

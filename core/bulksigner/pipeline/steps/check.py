@@ -16,14 +16,13 @@ def check(work: Work) -> None:
     registry = work.parts.registry
     file = StagedFile(work.require(work.staged), work.job.file_name, work.job.format, work.staged_measured)
     for validator in registry.validators:
+        errors: list[Finding] = []
+        # The answer is read under the guard as well: one that is no report fails the job in the plugin's name.
         with registry.guard(validator):
-            applies = validator.applies(work.opened.extras, work.job.format)
-        if not applies:
-            continue
-        with registry.guard(validator):
-            report = validator.check(file)
-        if not report.passed:
-            errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+            if validator.applies(work.opened.extras, work.job.format):
+                findings = validator.check(file).findings
+                errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+        if errors:
             raise StepFailed(_told(errors), code=errors[0].code)
 
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files import durable
+from bulksigner.jobs.model import Job
 from bulksigner.pipeline.work import Work
 
-__all__ = ["promote"]
+__all__ = ["describe_delivery", "promote"]
 
 
 def promote(work: Work) -> None:
-    """Record where the output will be and what it is, then put it there without overwriting (PIPE-82, PIPE-85)."""
-    measured = work.signed_measured
-    if measured is None:
-        raise StepFailed("The job has no signed file.")
-    output = work.parts.roots.output_path(work.output_name)
-    work.job = work.parts.jobs.record(
-        work.job,
-        output_path=str(output),
-        output_length=measured.length,
-        output_sha256=measured.sha256.hex(),
-    )
-    signed = work.require(work.signed)
+    """Put the signed file where the job's row says it will be, without overwriting (PIPE-82)."""
+    signed, output = work.require(work.signed), work.require(work.output)
     # Taken before the move: whoever waits for the output may collect it at once.
     work.output_modified_at = datetime.datetime.fromtimestamp(signed.stat().st_mtime, datetime.UTC)
     try:
@@ -32,5 +24,19 @@ def promote(work: Work) -> None:
         raise StepFailed(
             f"Output already exists at {output}; resolve manually before re-queueing.", code="promote.output-exists"
         ) from error
-    work.output = output
-    work.is_promoted = True
+    except OSError as error:
+        # It may lie there all the same, such as when only the flush of the folder failed.
+        raise StepFailed(
+            f"The output could not be moved to {output}: {error.strerror or error}.{describe_delivery(work.job)}"
+        ) from error
+
+
+def describe_delivery(job: Job) -> str:
+    """Return the sentence that tells of an output without a completed job, or an empty text (PIPE-85)."""
+    if job.output_path is None or job.output_sha256 is None:
+        return ""
+    try:
+        is_delivered = durable.measure(Path(job.output_path)).sha256.hex() == job.output_sha256
+    except OSError:
+        return ""
+    return f" Output delivered: {job.output_path}." if is_delivered else ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bulksigner.contract.errors import StepFailed
+from bulksigner.files.names import child_of
+from bulksigner.pipeline.holding import held
 from bulksigner.pipeline.work import Work
 
 __all__ = ["resolve", "stage"]
@@ -23,12 +25,10 @@ def resolve(work: Work) -> None:
 def stage(work: Work) -> None:
     """Copy the input, measuring it in the same read, under a short hold (PIPE-73, PIPE-74)."""
     folder, name = work.parts.inputs.locate(work.job.original_path)
-    target = work.parts.roots.open_job_folder(work.job.id) / work.job.file_name
-    hold = folder.hold(name)
-    try:
-        work.fingerprint = folder.copy_to(name, target)
-    except FileNotFoundError as error:
-        raise StepFailed(f"The input no longer exists: {work.job.original_path}") from error
-    finally:
-        hold.release()
+    target = child_of(work.parts.roots.open_job_folder(work.job.id), work.job.file_name)
+    with held(folder, name):
+        try:
+            work.fingerprint = folder.copy_to(name, target)
+        except FileNotFoundError as error:
+            raise StepFailed(f"The input no longer exists: {work.job.original_path}") from error
     work.staged = target

@@ -17,7 +17,7 @@ def verify(work: Work) -> None:
         work.job = work.parts.jobs.record(work.job, message="Verification skipped")
         return
     if profile.key is None:
-        raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.", code="verify.failed")
+        raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.")
     checked = work.parts.engine.check(
         CheckTask(
             artifact=work.require(work.signed),
@@ -26,4 +26,4 @@ def verify(work: Work) -> None:
         )
     )
     if checked.measured != work.signed_measured:
-        raise StepFailed("The signed file on disk is not what the signing step wrote.", code="verify.failed")
+        raise StepFailed("The signed file on disk is not what the signing step wrote.")

@@ -83,9 +83,8 @@ def _judge(ground: Ground, jobs: list[Followed]) -> bool:
         if packages := missing_packages([job.delivery for job, _ in signed]):
             print(f"\n  # Tools that are not installed here: apt-get install {' '.join(packages)}")
     refused = sum(opinion.accepted is False for _, given in opinions for opinion in given)
-    print(
-        f"\n{len(signed)} of {len(DELIVERIES)} files signed and verified" + (f"; {refused} REFUSED" if refused else "")
-    )
+    tail = f"; NOT VALID for other tools: {refused}" if refused else ""
+    print(f"\n{len(signed)} of {len(DELIVERIES)} files signed and verified{tail}")
     if len(signed) < len(DELIVERIES):
         print("What a failed job tells: docs/howto/read-a-failure.md")
     return len(signed) == len(DELIVERIES) and not refused

@@ -148,7 +148,6 @@ def _output_name(client: httpx.Client, job_id: str, timeline: Sequence[Entry]) -
 
 def _members(answer: httpx.Response) -> Any:
     if not answer.is_success:
-        raise BulkSignerError(
-            f"{answer.request.method} {answer.request.url} answered {answer.status_code}: {answer.text}"
-        )
+        asked = f"{answer.request.method} {answer.request.url}"
+        raise BulkSignerError(f"{asked} was answered with {answer.status_code}: {answer.text}")
     return answer.json()

@@ -111,8 +111,8 @@ def lay_ground(folder: Path) -> Ground:
     issued.write_pfx(ground.pfx, PASSWORD)
     issued.write_root_pem(ground.root_pem)
     write_examples(ground.originals)
-    for format in Format:
-        ground.inbox(format).mkdir(parents=True)
+    for kind in Format:
+        ground.inbox(kind).mkdir(parents=True)
     ground.settings.write_text(_settings_text(ground), encoding="utf-8")
     return ground
 
@@ -153,11 +153,11 @@ def _settings_text(ground: Ground) -> str:
         "[Signing]",
         f"ProfileSecretsKey = {_quoted(secrets.token_urlsafe(48))}",
     ]
-    for format in Format:
-        name = _quoted(profile_name(format))
-        lines += ["", "[[Storage.Inputs]]", f"Name = {name}", f"Path = {_quoted(ground.inbox(format))}"]
+    for kind in Format:
+        name = _quoted(profile_name(kind))
+        lines += ["", "[[Storage.Inputs]]", f"Name = {name}", f"Path = {_quoted(ground.inbox(kind))}"]
         lines += [f"Profile = {name}", "", "[[Signing.Profiles]]", f"Name = {name}"]
-        lines += [f"Format = {_quoted(format.value)}", "", "[Signing.Profiles.Certificate]", 'Source = "Pfx"']
+        lines += [f"Format = {_quoted(kind.value)}", "", "[Signing.Profiles.Certificate]", 'Source = "Pfx"']
         lines += ["", "[Signing.Profiles.Certificate.Pfx]", f"Path = {_quoted(ground.pfx)}"]
         lines += [f"Password = {_quoted(PASSWORD)}"]
     return "\n".join(lines) + "\n"

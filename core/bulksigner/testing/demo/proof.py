@@ -61,7 +61,8 @@ def check_commands(delivery: Delivery, signed: Path, ground: Ground) -> list[str
     commands: list[verify.Command]
     if delivery.format is Format.PADES:
         store = _seen(ground.folder / "nss")
-        commands = [["mkdir", "-p", store], *verify.nss_commands(store, [root])]
+        # certutil asks for a password when the store is there already, so a second round starts without it.
+        commands = [["rm", "-rf", store], ["mkdir", store], *verify.nss_commands(store, [root])]
         commands += [verify.pdfsig_command(_seen(signed), store)]
         # A signed PDF is the original, byte for byte, with the signature added behind it.
         commands += [["cmp", "-n", str(original.stat().st_size), original, _seen(signed)]]

@@ -18,24 +18,20 @@ _VERDICTS = {True: "valid", False: "NOT VALID", None: "not asked"}
 
 def table(jobs: Sequence[Followed], output: Path) -> str:
     """Lay out one row per job, with the time spent in each stage."""
-    rows = [_HEADS]
-    for job in jobs:
-        rows.append(
-            (
-                job.delivery.file_name,
-                job.delivery.format_label,
-                job.job_id,
-                _seconds(job.seconds_between("Queued", "Processing")),
-                _seconds(job.seconds_between("Processing", "Verifying")),
-                _seconds(job.seconds_between("Verifying", "Completed")),
-                f"FAILED: {job.timeline[-1].message}" if job.output_name is None else str(output / job.output_name),
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    rows.insert(1, tuple("-" * width for width in widths[:-1]) + ("-" * len(_HEADS[-1]),))
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    cells = [_HEADS, *(_cells(job, output) for job in jobs)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    # The last column has paths of any length, so only its heading is underlined.
+    rules = tuple("-" * width for width in (*widths[:-1], len(_HEADS[-1])))
+    lines = (zip(row, widths, strict=True) for row in (_HEADS, rules, *cells[1:]))
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in line).rstrip() for line in lines)
+
+
+def _cells(job: Followed, output: Path) -> tuple[str, ...]:
+    stages = (("Queued", "Processing"), ("Processing", "Verifying"), ("Verifying", "Completed"))
+    times = (job.seconds_between(earlier, later) for earlier, later in stages)
+    told = ("-" if seconds is None else f"{seconds:.3f} s" for seconds in times)
+    ending = f"FAILED: {job.timeline[-1].message}" if job.output_name is None else str(output / job.output_name)
+    return (job.delivery.file_name, job.delivery.format_label, job.job_id, *told, ending)
 
 
 def opinions_text(opinions: Sequence[tuple[str, Sequence[Opinion]]]) -> str:
@@ -66,7 +62,3 @@ def keep_text(ground: Ground, service: DemoService) -> str:
         f"  jobs      curl -H 'X-Api-Key: {ground.api_key}' {service.url}/api/jobs\n"
         f"  stop      kill {service.process_id}"
     )
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f} s"

@@ -1,0 +1,141 @@
+"""The commands as an operator runs them: processes, exit codes, and what is said on which stream."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from bulksigner.testing.files import pdf_file
+
+
+def test_init_check_and_a_short_serve_agree(run, made, environment):
+    """OPS-203, OPS-24: what `init` writes, `check` accepts; `serve` signs with it and ends with 0."""
+    checked = run("check", folder=made)
+    assert checked.code == 0, checked.out + checked.err
+    assert "ok    signing-profile:default  opens" in checked.out
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    service = subprocess.Popen(
+        [sys.executable, "-m", "bulksigner", "serve"],
+        cwd=made,
+        env=environment | {"BULK_SIGNER_URLS": url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        (made / "inbox" / "contrato.pdf").write_bytes(pdf_file())
+        signed = made / "data" / "output" / "contrato.signed.pdf"
+        deadline = time.monotonic() + 60
+        while not signed.exists() and service.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        service.send_signal(signal.SIGTERM)
+        printed, _ = service.communicate(timeout=30)
+    finally:
+        service.kill()
+    assert signed.exists(), printed
+    assert service.returncode == 0, printed
+    assert "Service ready" in printed
+    assert url in printed
+
+
+def test_check_as_json(run, made):
+    """OPS-203: the same rows for programs."""
+    ran = run("check", "--json", folder=made)
+    told = json.loads(ran.out)
+    assert told["ready"] is True
+    assert {"storage-root", "input-folder:inbox", "database", "signing-profile:default"} <= {
+        row["name"] for row in told["checks"]
+    }
+
+
+def test_check_fails_when_a_folder_is_missing(run, made):
+    """OPS-203: a gating row that is red gives exit 1 and names the folder."""
+    (made / "inbox").rmdir()
+    ran = run("check", folder=made)
+    assert ran.code == 1
+    assert "FAIL  input-folder:inbox" in ran.out
+    assert str(made / "inbox") in ran.out
+
+
+def test_init_replaces_a_file_only_when_forced(run, made):
+    """OPS-202: settings somebody has edited are not lost."""
+    before = (made / "settings.toml").read_text()
+    refused = run("init", str(made))
+    assert refused.code == 1
+    assert "--force" in refused.err
+    assert (made / "settings.toml").read_text() == before
+    assert run("init", str(made), "--force").code == 0
+    assert (made / "settings.toml").read_text() != before
+
+
+def test_init_keeps_the_file_private(made):
+    """SEC-71: the file holds the API key and a password."""
+    if os.name == "posix":
+        assert (made / "settings.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_init_with_a_wrong_password_writes_nothing(run, tmp_path, company_pfx):
+    """OPS-33: better now than as a degraded profile at the first start."""
+    ran = run("init", "signer", "--pfx", str(company_pfx), BULK_SIGNER_INIT_PFX_PASSWORD="not the password")
+    assert ran.code == 1
+    assert "wrong password" in ran.err
+    assert not (tmp_path / "signer").exists()
+
+
+def test_init_without_the_pfx_or_a_terminal(run, tmp_path, company_pfx):
+    """OPS-203: both refusals name what to give."""
+    assert "missing.pfx" in run("init", "signer", "--pfx", "missing.pfx").err
+    assert "BULK_SIGNER_INIT_PFX_PASSWORD" in run("init", "signer", "--pfx", str(company_pfx)).err
+    assert not (tmp_path / "signer").exists()
+
+
+def test_refused_settings_name_every_key(run, made):
+    """OPS-30, OPS-231: exit 78 with all that is wrong at once, and no secret."""
+    ran = run("serve", folder=made, Auth__ApiKey="tiny-canary", Pipeline__MaxConcurrency="many")
+    assert ran.code == 78
+    assert "Auth:ApiKey" in ran.err
+    assert "Pipeline:MaxConcurrency" in ran.err
+    assert "tiny-canary" not in ran.err
+
+
+def test_a_folder_without_settings_says_how_to_make_some(run, tmp_path):
+    """OPS-30, OPS-37: the missing key, where was looked, and the command that helps."""
+    ran = run("check")
+    assert ran.code == 78
+    assert "Auth:ApiKey" in ran.err
+    assert f"There is no settings file in {tmp_path}" in ran.err
+    assert "bulksigner init" in ran.err
+
+
+def test_a_taken_address_is_named(run, made):
+    """OPS-28: exit 71, the address, and how to choose another."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        ran = run("serve", folder=made, BULK_SIGNER_URLS=url)
+    assert ran.code == 71
+    assert url in ran.err
+    assert "BULK_SIGNER_URLS" in ran.err
+
+
+def test_plugins_and_version(run, made):
+    """OPS-204, OPS-241: what is loaded, and the same version under both spellings."""
+    listed = run("plugins", folder=made)
+    assert listed.code == 0
+    assert "local_pfx" in listed.out
+    assert run("version").out == run("--version").out
+    assert run("version").out.startswith("bulksigner ")
+
+
+def test_wrong_command_lines(run):
+    """OPS-26: exit 2, with the commands there are."""
+    for arguments in ((), ("nonsense",), ("init",)):
+        ran = run(*arguments)
+        assert ran.code == 2
+        assert "usage: bulksigner" in ran.err
