@@ -1,4 +1,4 @@
-"""Stories of one service as its users live them: files dropped or sent, collected, refused, retried; starts and stops."""
+"""Stories of one service: files dropped or sent, collected, refused, retried; starts and stops."""
 
 from __future__ import annotations
 

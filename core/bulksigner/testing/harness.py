@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -78,9 +77,9 @@ class Harness:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        keys = json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
-        self.root = Path(keys["Storage:Root"])
-        self._inputs = _input_folders(keys)
+        self.keys: Mapping[str, object] = json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
+        self.root = Path(str(self.keys["Storage:Root"]))
+        self._inputs = _input_folders(self.keys)
         self._service: Service | None = None
 
     @property
@@ -154,7 +153,7 @@ class Harness:
 
     def outputs(self) -> list[str]:
         """Return the names of all finished files, sorted."""
-        return sorted(os.listdir(self.root / "output"))
+        return sorted(path.name for path in (self.root / "output").iterdir())
 
     def restart(self) -> None:
         """End this life and begin the next one on the same folder."""

@@ -220,7 +220,7 @@ class _Turns:
     def _each(self, step: str, items: Iterator[Any]) -> Iterator[Any]:
         """Report each item as a call: what is done with one happens before the next."""
         for item in items:
-            yield self.take(f"{step}.item", "", lambda item=item: item)
+            yield self.take(f"{step}.item", "", functools.partial(_same, item))
 
 
 @attrs.frozen
@@ -291,7 +291,7 @@ def _wrap_call(turns: _Turns, name: str, call: Callable[..., Any], below: Path) 
 def _subject_of(name: str, arguments: tuple[Any, ...]) -> str:
     """Return the path a system call changes; empty for one that only opens for reading."""
     if name == "fsync":
-        return os.readlink(f"/proc/self/fd/{arguments[0]}")
+        return str(Path(f"/proc/self/fd/{arguments[0]}").readlink())
     if name == "open" and not arguments[1] & os.O_CREAT:
         return ""
     return os.fsdecode(arguments[0])
@@ -319,6 +319,10 @@ def _note(path: Path, line: str) -> None:
     descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
+
+
+def _same(item: object) -> object:
+    return item
 
 
 def _modules() -> Iterator[ModuleType]:
