@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 
 import attrs
 
-from bulksigner.boot import Foundation, new_owner, open_store, product_version
+from bulksigner.boot import Foundation, new_owner, open_store
 from bulksigner.contract.errors import ConfigurationRefused, PermanentFailure
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
@@ -20,18 +19,16 @@ from bulksigner.files.work import WorkRoots
 from bulksigner.health import collect_checks
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders, open_folders
-from bulksigner.intake.rescan import Rescanner
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
-from bulksigner.jobs import listing
-from bulksigner.jobs.model import Changed, Job, Owner, utc_now
+from bulksigner.jobs.model import Changed, Job, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
+from bulksigner.life import Service
 from bulksigner.observability import logs
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
-from bulksigner.operations.operator import Operator
 from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
@@ -39,21 +36,18 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
-from bulksigner.profiles.model import OpenedProfile, StoredProfile
-from bulksigner.profiles.opened import OpenedProfiles, open_profiles
+from bulksigner.profiles.model import OpenedProfile
+from bulksigner.profiles.opened import open_profiles
 from bulksigner.profiles.seal import Sealer
-from bulksigner.profiles.seed import SeedReport, seed_profiles
+from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
-from bulksigner.records.engines import Store
-from bulksigner.records.events import Event, write_event
 from bulksigner.records.migrate import migrate
 from bulksigner.records.service_lock import hold_database
-from bulksigner.recovery.sweep import SweepReport, sweep
+from bulksigner.recovery.sweep import sweep
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.model import EngineChoice
-from bulksigner.web.services import WebServices
 
-__all__ = ["Service", "build"]
+__all__ = ["build"]
 
 log = logging.getLogger(__name__)
 
@@ -86,91 +80,6 @@ class _Inputs:
 
     def offer_again(self, job: Job) -> None:
         self.watchers.offer_again(job.original_path)
-
-
-@attrs.frozen
-class _StoredProfiles:
-    """The profiles as an operator action asks for them."""
-
-    opened: OpenedProfiles
-
-    def get(self, name: str) -> StoredProfile | None:
-        found = self.opened.get(name)
-        return None if found is None else found.stored
-
-
-@attrs.define
-class Service:
-    """A built service: everything is open and recovered, nothing runs until `start`."""
-
-    foundation: Foundation
-    owner: Owner
-    store: Store
-    jobs: Jobs
-    queue: Queue
-    profiles: OpenedProfiles
-    folders: OpenedFolders
-    watchers: FolderWatchers
-    roots: WorkRoots
-    engine: Engine
-    pause: PauseFlag
-    worker: Worker
-    readiness: Readiness
-    web: WebServices
-    seeded: SeedReport
-    swept: SweepReport
-    _open: ExitStack
-    is_started: bool = False
-    _stopped: threading.Event = attrs.field(factory=threading.Event)
-
-    def start(self) -> None:
-        """Start the pipeline worker and the watchers (CLU-01 step 11)."""
-        # Set first: a start that fails half way is stopped like a whole one.
-        self.is_started = True
-        self.worker.start()
-        self.watchers.start()
-
-    def stop(self) -> int:
-        """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
-        if self._stopped.is_set():
-            return 0
-        self._stopped.set()
-        left = 0
-        if self.is_started:
-            self.watchers.stop()
-            left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
-            self._record(
-                "ServiceStopping",
-                f"Service stopping, {'drained' if not left else f'{left} job(s) still running'}.",
-                drained=not left,
-                jobsLeft=left,
-            )
-        self.foundation.plugins.notify("bulksigner_stopping")
-        if not left:
-            self.close()
-        return left
-
-    def close(self) -> None:
-        """Let go of everything that is open; for a service that was built and not started, too."""
-        self._open.close()
-
-    def record_start(self) -> None:
-        """Write the event that a life began (SEC-76)."""
-        self._record("ServiceStarted", "Service started.")
-
-    def _record(self, event_type: str, message: str, **facts: object) -> None:
-        life = {
-            "version": product_version(),
-            "host": self.owner.identity,
-            "incarnation": self.owner.incarnation,
-            **facts,
-        }
-        event = Event(event_type, message, life)
-        try:
-            self.store.write(lambda: write_event(self.store, event, utc_now()))
-        except Exception:
-            # A database that is gone must neither stop a start nor a stop; the log has the same facts.
-            log.exception("Event %s could not be recorded", event_type)
 
 
 def build(foundation: Foundation) -> Service:
@@ -250,9 +159,6 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         ),
         scrubber,
     )
-    web = _web_services(
-        foundation, store, jobs, queue, profiles, folders, enqueue, uploads, announcer, roots, readiness
-    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -266,8 +172,10 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         engine=engine,
         pause=pause,
         worker=worker,
+        enqueue=enqueue,
+        uploads=uploads,
         readiness=readiness,
-        web=web,
+        announce=announcer,
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -310,43 +218,3 @@ def _formats_of(profiles: Iterable[OpenedProfile]) -> tuple[Format, ...]:
     """Return the formats that jobs may ask for; a profile without one takes any."""
     chosen = {profile.stored.format for profile in profiles}
     return tuple(known for known in Format if None in chosen or known in chosen)
-
-
-def _web_services(
-    foundation: Foundation,
-    store: Store,
-    jobs: Jobs,
-    queue: Queue,
-    profiles: OpenedProfiles,
-    folders: OpenedFolders,
-    enqueue: EnqueueService,
-    uploads: UploadDoor,
-    announcer: Announcer,
-    roots: WorkRoots,
-    readiness: Readiness,
-) -> WebServices:
-    core = foundation.settings.core
-    rescanner = Rescanner(folders, enqueue, profiles.bound, core.watched_folder)
-    operator = Operator(jobs, queue, _StoredProfiles(profiles), lambda job: folders.input_exists(job.original_path))
-
-    def retry(job_id: str) -> Changed:
-        changed = operator.retry(job_id)
-        announcer(changed)
-        return changed
-
-    return WebServices(
-        api_key=core.auth.api_key,
-        api_key_header=core.auth.api_key_header,
-        environment=foundation.settings.environment,
-        uploads_enabled=core.upload.enabled,
-        max_upload_bytes=core.upload.max_bytes,
-        receive_upload=uploads.receive,
-        rescan=rescanner.rescan,
-        find_job=jobs.get,
-        find_page=partial(listing.page, store),
-        read_history=partial(listing.history, store),
-        retry=retry,
-        output_root=roots.output,
-        report_readiness=readiness.report,
-        codes=foundation.codes,
-    )

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Sequence
 from importlib import metadata
 
-from bulksigner.app import Service
 from bulksigner.boot import product_version
 from bulksigner.console import banner
 from bulksigner.console.host import find_host_mode
 from bulksigner.jobs.model import utc_now
+from bulksigner.life import Service
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
 

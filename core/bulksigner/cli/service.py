@@ -12,10 +12,12 @@ import time
 from types import FrameType
 
 from bulksigner import panels
-from bulksigner.app import Service, build
+from bulksigner.app import build
 from bulksigner.boot import lay_foundation, product_version
 from bulksigner.console.banner import name_banner
+from bulksigner.exposure import expose
 from bulksigner.inspection import inspect
+from bulksigner.life import Service
 from bulksigner.serving import HttpServer
 
 __all__ = ["check", "serve"]
@@ -41,7 +43,7 @@ def serve() -> int:
         raise
     try:
         service.start()
-        server.start(service.web, threads=foundation.settings.core.hosting.threads)
+        server.start(expose(service), threads=foundation.settings.core.hosting.threads)
         service.record_start()
         panels.show(service, server.addresses)
         _wait(stopping)

@@ -9,11 +9,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bulksigner.app import Service, build
+from bulksigner.app import build
 from bulksigner.boot import lay_foundation
+from bulksigner.exposure import expose
 from bulksigner.jobs import listing
 from bulksigner.jobs.model import HistoryEntry, Job
 from bulksigner.jobs.states import ACTIVE
+from bulksigner.life import Service
 from bulksigner.testing.certificates import Issued, make_authority
 
 __all__ = ["API_KEY", "Harness", "NeverIdle", "prepare"]
@@ -108,13 +110,13 @@ class Harness:
 
     def upload(self, name: str, content: bytes, *, profile: str | None = None, format: str | None = None) -> Job:
         """Send a file through the door that the REST interface uses; returns its job."""
-        return self.service.web.receive_upload(
+        return self.service.uploads.receive(
             io.BytesIO(content), file_name=name, profile=profile, format=format, declared_length=len(content)
         )
 
     def retry(self, job: Job) -> Job:
         """Retry a failed job as an operator would; returns the new job."""
-        return self.service.web.retry(job.id).job
+        return expose(self.service).retry(job.id).job
 
     def run_until_idle(self, timeout_seconds: float = 60.0) -> list[Job]:
         """Let watchers and worker take turns until nothing is left to do; returns every job, oldest first.

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bulksigner.app import Service, build
+from bulksigner.app import build
 from bulksigner.boot import Foundation, lay_foundation
+from bulksigner.life import Service
 
 PASSWORD = "senha de teste, longa"
 

@@ -154,7 +154,7 @@ def test_a_plugin_chooses_the_format_of_an_upload(built: Any, install: Any, tmp_
     (tmp_path / "site" / "dat_files.py").write_text(FORMAT_PLUGIN)
     install("dat_files", "dat_files")
     service = built()
-    receive = service.web.receive_upload
+    receive = service.uploads.receive
     assert receive(io.BytesIO(b"<a>b</a>"), file_name="a.dat").format is Format.XADES
     assert receive(io.BytesIO(b"%PDF-1.7"), file_name="a.pdf").format is Format.PADES
     assert receive(io.BytesIO(b"x"), file_name="a.bin").format is Format.CADES
