@@ -30,6 +30,7 @@ _CHANGES = (
     "records.sqlite.SqliteStore.write",
     "records.postgresql.PostgresqlStore.write",
     "records.migrate.migrate",
+    "files.exclusive.rename_exclusive",
     KEY,
 )
 _STATEMENT = "records.migrate.Migration.statements.item"

@@ -10,8 +10,10 @@ import hashlib
 import json
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Mapping
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ LIMIT_SECONDS = 90.0
 _IN_USE = 75
 _LOCK_WAIT_SECONDS = 10.0
 _PRELOADED = ["bulksigner.testing.lives", "bulksigner.builtin.plugin", "bulksigner_local_pfx.plugin", "psycopg"]
+_collecting = threading.Lock()
 _FOLDERS = ("inbox", "data/processing", "data/output", "data/error", "data/landing")
 
 
@@ -65,14 +68,19 @@ def live(life: Life) -> Ended:
     for path in (report, printed, life.folder / DIED):
         path.unlink(missing_ok=True)
     process = context.Process(target=_run, args=(life, report, printed))
-    process.start()
-    process.join(LIMIT_SECONDS)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
-        raise TimeoutError(f"A life did not end within {LIMIT_SECONDS} s:\n{_read(printed)}")
+    # A start also collects the processes that ended, of other threads too; two that read one exit code lose it.
+    with _collecting:
+        process.start()
+    is_over = wait([process.sentinel], LIMIT_SECONDS)
+    with _collecting:
+        if not is_over:
+            process.kill()
+            process.join()
+            raise TimeoutError(f"A life did not end within {LIMIT_SECONDS} s:\n{_read(printed)}")
+        code = process.exitcode
+    assert code is not None
     runs = json.loads(report.read_bytes()) if report.exists() else []
-    return Ended(process.exitcode, _read(printed), tuple(runs))
+    return Ended(code, _read(printed), tuple(runs))
 
 
 def look(harness: Harness) -> dict[str, Any]:
