@@ -47,6 +47,7 @@ class _Worker:
             target=run, args=(far_end, boot), name="bulksigner-signing", daemon=True
         )
         self._is_ended = False
+        self._profiles: set[str] = set()
         try:
             self._process.start()
         except BaseException:
@@ -70,6 +71,18 @@ class _Worker:
         except (EOFError, OSError) as error:
             raise _WorkerLost("it ended during the call") from error
         raise _WorkerLost(f"it gave no answer within {limit_seconds:g} s")
+
+    def learn(self, reference: KeyReference, limit_seconds: float) -> None:
+        """Have the worker open a key unless it has it. Raises `_WorkerLost`, or `StepFailed` when it cannot."""
+        if reference.profile not in self._profiles:
+            self.send(reference)
+            self.note_learned(reference, self.receive(limit_seconds))
+
+    def note_learned(self, reference: KeyReference, answer: object) -> None:
+        """Take the answer to a reference that was sent. Raises `StepFailed` when the key did not open."""
+        if isinstance(answer, Broken):
+            raise StepFailed(answer.message, code=answer.code)
+        self._profiles.add(reference.profile)
 
     def kill(self) -> None:
         """End the process under a call; whoever waits for the answer sees the worker lost."""
@@ -147,9 +160,10 @@ class ProcessEngine:
                 self._give_back(worker)
 
     def sign(self, task: SignTask) -> Measured:
-        if task.profile not in self._references:
+        reference = self._references.get(task.profile)
+        if reference is None:
             return self._here.sign(task)
-        answer: Measured = self._call(task)
+        answer: Measured = self._call(task, reference)
         return answer
 
     def check(self, task: CheckTask) -> Checked:
@@ -193,9 +207,12 @@ class ProcessEngine:
                 return
         worker.end()
 
-    def _call(self, call: object) -> Any:
+    def _call(self, call: object, reference: KeyReference | None = None) -> Any:
         worker = self._take()
         try:
+            if reference is not None:
+                # Known since the boot, except to a worker that took a lost one's place and could not open it then.
+                worker.learn(reference, START_LIMIT_SECONDS)
             worker.send(call)
             answer = worker.receive(self._call_limit_seconds)
         except _WorkerLost as lost:
@@ -227,9 +244,11 @@ class ProcessEngine:
                 taught.append(self._replace(worker, lost))
                 continue
             taught.append(worker)
-            if isinstance(answer, Broken) and reference.profile in self._references:
-                del self._references[reference.profile]
-                self._keep_here(reference, f"a worker could not open its key ({answer.message})")
+            try:
+                worker.note_learned(reference, answer)
+            except StepFailed as error:
+                if self._references.pop(reference.profile, None) is not None:
+                    self._keep_here(reference, f"a worker could not open its key ({error.message})")
         return taught
 
     def _keep_here(self, reference: KeyReference, reason: str) -> None:
@@ -253,14 +272,12 @@ class ProcessEngine:
                 return worker
             self._workers.discard(worker)
             self._workers.add(fresh)
-        # The first question makes sure that it is up, so that no job's time limit pays for that.
-        for question in (FindFault(), *self._references.values()):
-            try:
-                fresh.send(question)
-                answer = fresh.receive(START_LIMIT_SECONDS)
-            except _WorkerLost as lost:
-                log.error("The new signing worker process was lost, too: %s", lost)
-                break
-            if isinstance(answer, Broken):
-                log.error("The new signing worker process could not open a key: %s", answer.message)
+        try:
+            # Makes sure that it is up, so that no job's time limit pays for that.
+            fresh.send(FindFault())
+            fresh.receive(START_LIMIT_SECONDS)
+            for reference in list(self._references.values()):
+                fresh.learn(reference, START_LIMIT_SECONDS)
+        except (_WorkerLost, StepFailed) as error:
+            log.error("The new signing worker process is not ready: %s", error)
         return fresh

@@ -91,12 +91,14 @@ class Source:
     def open(self, block):
         if self.only_at_home and os.getpid() != block.owner:
             raise RuntimeError("no token in this process")
+        if (Path(block.home) / "away").exists():
+            raise OSError("the share is away")
         return MoodyKey(block)
 
 
 @hookimpl
 def bulksigner_certificate_sources(settings):
-    return [Source("Moody", True), Source("Home", False), Source("Token", True, True)]
+    return [Source("Moody", True), Source("Share", True), Source("Home", False), Source("Token", True, True)]
 '''
 METADATA = "Metadata-Version: 2.1\nName: moody-keys\nVersion: 1.0\n"
 
@@ -176,7 +178,7 @@ def sign(tmp_path: Path) -> Callable[..., tuple[SignTask, Measured]]:
         task = SignTask(
             job_id=folder.name,
             method="Local",
-            reference=reference,
+            profile=reference.profile,
             file_name="staged",
             format=format,
             staged=staged,

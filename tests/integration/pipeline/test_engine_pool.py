@@ -242,7 +242,7 @@ def main():
     engine = ProcessEngine(WorkerBoot(registry.signing_plugins, settings, formats), 2, InProcessEngine(registry))
     engine.open(reference, registry.certificate_source("Moody").open(reference.block))
     (home / "staged").write_bytes(b"content")
-    task = SignTask("job", "Local", reference, "staged", Format.CADES, home / "staged",
+    task = SignTask("job", "Local", reference.profile, "staged", Format.CADES, home / "staged",
                     Measured(7, hashlib.sha256(b"content").digest()), home / "target",
                     datetime.datetime.now(datetime.UTC), {})
     print(*(child.pid for child in multiprocessing.active_children()), flush=True)
@@ -307,3 +307,21 @@ def test_a_stop_signal_to_the_whole_group_drains(keys: Any, child: Any) -> None:
     assert process.stdout.readline() == "drained\n"
     assert process.wait(LIMIT_SECONDS) == 0
     wait_for(lambda: not any(map(is_running, pids)), limit_seconds=2.0)
+
+
+def test_a_fresh_worker_that_could_not_open_a_key_tries_again(pool: Any, keys: Any, sign: Any) -> None:
+    """PERF-06: the place of the key may be away for a moment; the jobs after it are signed."""
+    engine = pool(1)
+    reference = keys.reference("Share")
+    keys.open(engine, reference)
+    [pid] = worker_pids()
+    (keys.home / "away").touch()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_running(pid))
+    with pytest.raises(StepFailed, match="lost"):
+        sign(engine, reference)
+    with pytest.raises(StepFailed, match="the share is away"):
+        sign(engine, reference)
+    (keys.home / "away").unlink()
+    sign(engine, reference)
+    assert keys.entered in worker_pids()

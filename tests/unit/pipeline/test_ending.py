@@ -180,9 +180,9 @@ def test_a_disk_error_is_told_with_its_place(rig: Any) -> None:
     """PIPE-86: what broke, and where."""
 
     def fail(task: Any) -> None:
-        raise OSError(28, "No space left on device", str(Path("/work/x")))
+        raise OSError(28, "No space left on device", str(Path("/disk/x")))
 
     rig.engine.act = fail
     job = rig.run()
     assert "No space left on device" in str(job.error_message)
-    assert "/work/x" in str(job.error_message)
+    assert "/disk/x" in str(job.error_message)
