@@ -29,7 +29,7 @@ __all__ = ["Ended", "Life", "live"]
 LIMIT_SECONDS = 90.0
 _IN_USE = 75
 _LOCK_WAIT_SECONDS = 10.0
-_PRELOADED = ["bulksigner.testing.lives", "bulksigner.builtin.plugin", "bulksigner_local_pfx.plugin", "psycopg"]
+_PRELOADED = ["bulksigner.testing.warm", "bulksigner_local_pfx.plugin", "psycopg"]
 _collecting = threading.Lock()
 _FOLDERS = ("inbox", "data/processing", "data/output", "data/error", "data/landing")
 
