@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bench.end_to_end import run_cades, run_pades, run_scale, run_xades
+from bench.finished import run_finished
 from bench.floors import run_floors
+from bench.journal import run_journal
 from bench.latency import run_latency
 from bench.measure import Result
 from bench.uploads import run_api
@@ -26,5 +28,7 @@ LINES: Mapping[str, Line] = {
     "xades": run_xades,
     "scale": run_scale,
     "latency": run_latency,
+    "journal": run_journal,
+    "finished": run_finished,
     "api": run_api,
 }
