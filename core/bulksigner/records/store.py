@@ -49,6 +49,11 @@ class Store(abc.ABC):
     def read(self, act: Callable[[], T]) -> T:
         """Run `act`, which only reads, and return its value; it is repeated after a lost connection (DEP-29)."""
 
+    @contextmanager
+    def promptly(self) -> Iterator[None]:
+        """Have this thread's reads and writes fail at once where others would wait for a server to come back."""
+        yield
+
     @abc.abstractmethod
     def probe(self) -> None:
         """Make sure that the database answers and is one we can use (CFG-64); raises StoreFailed, StartRefused."""
