@@ -36,8 +36,8 @@ UNANSWERED_LIMIT_MS = 15_000
 """How long sent data may stay unacknowledged before a connection counts as broken."""
 POOL_WAIT_SECONDS = 30
 FURTHER_ATTEMPTS = 6
-PROMPT_SECONDS = 1.0
-"""Who is prompt tries again only after a failure this quick, and asks a silent server only this often."""
+SILENCE_SECONDS = 1.0
+"""How often those who are prompt try to connect to a server that does not answer."""
 LOWEST_SERVER = 130000
 EXIT_DATA = 65
 EXIT_CONFIGURATION = 78
@@ -73,8 +73,8 @@ class PostgresqlStore(Store):
         self._conninfo = conninfo
         self._sleep = sleep
         self._local = threading.local()
-        self._away_guard = threading.Lock()
-        self._asked_again_at: float | None = None
+        self._prompt_gate = threading.Lock()
+        self._silent_until = 0.0
 
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:
         """Run `act` in a READ COMMITTED transaction on this thread's connection; see `Store.write`."""
@@ -207,14 +207,9 @@ class PostgresqlStore(Store):
 
         An attempt is repeated only when the server cannot have kept anything of it.
         """
-        if self._is_prompt:
-            self._refuse_while_away()
-        begun = time.monotonic()
         for tried in itertools.count():
             try:
-                value = attempt()
-                self._asked_again_at = None
-                return value
+                return attempt()
             except CommitUnknown:
                 self._forget_connections()
                 if settle is None:
@@ -223,12 +218,8 @@ class PostgresqlStore(Store):
                 if found is not None:
                     return found
             except StoreFailed as error:
-                if not self._is_passing(error):
-                    raise
-                if self._is_prompt and (tried or time.monotonic() - begun > PROMPT_SECONDS):
-                    self._asked_again_at = time.monotonic() + PROMPT_SECONDS
-                    raise
-                if tried >= FURTHER_ATTEMPTS:
+                is_last = tried >= FURTHER_ATTEMPTS or (self._is_prompt and (tried > 0 or self._silent_until > 0))
+                if is_last or not self._is_passing(error):
                     raise
                 self._forget_connections()
             if not self._is_prompt:
@@ -239,15 +230,25 @@ class PostgresqlStore(Store):
     def _is_prompt(self) -> bool:
         return getattr(self._local, "is_prompt", False)
 
-    def _refuse_while_away(self) -> None:
-        """Raise for all but one thread at a time while the server is silent, or each would wait for a connection."""
-        with self._away_guard:
-            now = time.monotonic()
-            if self._asked_again_at is None:
-                return
-            if now < self._asked_again_at:
+    def _connect(self) -> bool:
+        """Connect; of those who are prompt one at a time, and what it met is the answer for those behind it."""
+        if not self._is_prompt:
+            return super()._connect()
+        patience_seconds = 0.0 if self._silent_until else CONNECT_TIMEOUT_SECONDS
+        if not self._prompt_gate.acquire(timeout=patience_seconds):
+            raise StoreFailed(f"{self.label} does not answer.")
+        try:
+            if time.monotonic() < self._silent_until:
                 raise StoreFailed(f"{self.label} did not answer a moment ago.")
-            self._asked_again_at = now + CONNECT_TIMEOUT_SECONDS + PROMPT_SECONDS
+            try:
+                is_opened = super()._connect()
+            except self._driver_errors:
+                self._silent_until = time.monotonic() + SILENCE_SECONDS
+                raise
+            self._silent_until = 0.0
+            return is_opened
+        finally:
+            self._prompt_gate.release()
 
     def _forget_connections(self) -> None:
         """Drop this thread's connection and the idle ones: what ended one has mostly ended them all."""
