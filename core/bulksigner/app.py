@@ -102,8 +102,10 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     roots.prepare()
     store = open_store(settings)
     undo.callback(store.close)
+    # Before anything is changed: another service may be at work on this database from another data directory.
+    database_lock = hold_database(store)
+    undo.callback(database_lock.release)
     migrate(store)
-    undo.callback(hold_database(store).release)
 
     profile_rows = ProfileStore(store)
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
@@ -152,6 +154,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         owner,
         slots=core.pipeline.max_concurrency,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
+        find_hindrance=database_lock.find_loss,
     )
     readiness = Readiness(
         collect_checks(

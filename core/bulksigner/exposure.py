@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 import attrs
 
@@ -16,6 +18,9 @@ from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.web.services import WebServices
 
 __all__ = ["expose"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -45,18 +50,27 @@ def expose(service: Service) -> WebServices:
         service.announce(changed)
         return changed
 
+    def prompt(act: Callable[P, R]) -> Callable[P, R]:
+        """Have the act fail at once when the database is away: few threads answer HTTP, and health needs one."""
+
+        def run(*args: P.args, **options: P.kwargs) -> R:
+            with service.store.promptly():
+                return act(*args, **options)
+
+        return run
+
     return WebServices(
         api_key=core.auth.api_key,
         api_key_header=core.auth.api_key_header,
         environment=settings.environment,
         uploads_enabled=core.upload.enabled,
         max_upload_bytes=core.upload.max_bytes,
-        receive_upload=service.uploads.receive,
-        rescan=rescanner.rescan,
-        find_job=service.jobs.get,
-        find_page=partial(listing.page, service.store),
-        read_history=partial(listing.history, service.store),
-        retry=retry,
+        receive_upload=prompt(service.uploads.receive),
+        rescan=prompt(rescanner.rescan),
+        find_job=prompt(service.jobs.get),
+        find_page=prompt(partial(listing.page, service.store)),
+        read_history=prompt(partial(listing.history, service.store)),
+        retry=prompt(retry),
         output_root=service.roots.output,
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,

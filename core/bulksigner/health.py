@@ -15,6 +15,7 @@ from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Store
+from bulksigner.records.errors import FileLost
 
 __all__ = ["collect_checks"]
 
@@ -52,6 +53,8 @@ def collect_checks(
 def _database(store: Store) -> Verdict:
     try:
         store.probe()
+    except FileLost as lost:
+        return False, lost.message
     except BulkSignerError as error:
         return False, f"unreachable ({store.label}, {type(error).__name__})"
     return True, f"reachable ({store.label})"

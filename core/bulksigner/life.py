@@ -103,7 +103,8 @@ class Service:
         }
         event = Event(event_type, message, life)
         try:
-            self.store.write(lambda: write_event(self.store, event, utc_now()))
+            with self.store.promptly():
+                self.store.write(lambda: write_event(self.store, event, utc_now()))
         except Exception:
             # A database that is gone must neither stop a start nor a stop; the log has the same facts.
             log.exception("Event %s could not be recorded", event_type)

@@ -10,8 +10,10 @@ from importlib import metadata
 from bulksigner.boot import product_version
 from bulksigner.console import banner
 from bulksigner.console.host import find_host_mode
+from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
 from bulksigner.life import Service
+from bulksigner.pipeline.pause import PauseState
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
 
@@ -32,7 +34,7 @@ def show(service: Service, listen: Sequence[str]) -> None:
 
 def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
     settings = service.foundation.settings
-    pause = service.pause.read()
+    pause = _read_pause(service)
     rows = service.foundation.plugins.rows
     locators = {profile.locator for profile in service.profiles.all if profile.locator}
     return banner.BannerFacts(
@@ -50,9 +52,20 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         plugins_loaded_count=sum(row.state is PluginState.LOADED for row in rows),
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
-        pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause.is_paused else None,
-        store_status="reachable" if service.store.kind is EngineKind.POSTGRESQL else None,
+        pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
+        store_status=("unreachable" if pause is None else "reachable")
+        if service.store.kind is EngineKind.POSTGRESQL
+        else None,
     )
+
+
+def _read_pause(service: Service) -> PauseState | None:
+    """Return the pause flag; None when the database went away since the start, which a panel must not end."""
+    try:
+        return service.pause.read()
+    except BulkSignerError as error:
+        log.warning("The pause flag could not be read: %s", error.message)
+        return None
 
 
 def _libraries() -> str:

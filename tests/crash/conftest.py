@@ -25,7 +25,7 @@ from bulksigner.testing.lives import Ended, Life, live
 from bulksigner.testing.postgres import PostgresServer
 
 LANES = 3
-_LOCKED = "records.service_lock.hold_database"
+_MIGRATED = "records.migrate.migrate"
 _CHANGES = (
     "records.sqlite.SqliteStore.write",
     "records.postgresql.PostgresqlStore.write",
@@ -69,9 +69,9 @@ def choose_moments(trace: Sequence[Moment], *, with_boot: bool) -> list[Moment]:
     """Leave out the moments that find everything as the one before them did: nothing was changed in between.
 
     What a transaction did so far is no change, though a migration is looked into at each tenth statement. Without the
-    boot, that ends with the service's lock on the database.
+    boot, that ends with the migration of the database.
     """
-    last = next(index for index, moment in enumerate(trace) if moment.step == _LOCKED and moment.side == "after")
+    last = next(index for index, moment in enumerate(trace) if moment.step == _MIGRATED and moment.side == "after")
     chosen = [trace[0 if with_boot else last]]
     for moment in trace[0 if with_boot else last + 1 :]:
         is_call = moment.step.startswith("os.") and moment.step not in _HARMLESS

@@ -150,7 +150,9 @@ class Queue:
         def settle() -> list[Job] | None:
             return [read_job(row) for row in self._store.execute(_CLAIMED_AT, **mine).rows] or None
 
-        claimed = self._store.write(act, settle=settle)
+        # A claim that waited for the server could come after another service has taken the database over (DEP-26).
+        with self._store.promptly():
+            claimed = self._store.write(act, settle=settle)
         # RETURNING promises no order.
         claimed.sort(key=lambda job: (job.queued_at or now, job.id))
         return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]

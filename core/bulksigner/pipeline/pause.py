@@ -40,7 +40,8 @@ class PauseFlag:
 
     def read(self) -> PauseState:
         """Return the present state. Raises `BulkSignerError` when the row is missing, which a migration prevents."""
-        rows = self._store.read(lambda: self._store.execute(_READ).rows)
+        with self._store.promptly():
+            rows = self._store.read(lambda: self._store.execute(_READ).rows)
         if not rows:
             raise BulkSignerError("The pipeline state row is missing; the database was not migrated.")
         paused, changed_at, changed_by, reason = rows[0]

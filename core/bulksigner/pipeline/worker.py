@@ -66,12 +66,21 @@ class Worker:
     """Runs one loop thread and one thread for each slot."""
 
     def __init__(
-        self, parts: Parts, pause: PauseFlag, owner: Owner, *, slots: int, poll_interval_seconds: float
+        self,
+        parts: Parts,
+        pause: PauseFlag,
+        owner: Owner,
+        *,
+        slots: int,
+        poll_interval_seconds: float,
+        find_hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`find_hindrance` says before each claim why this service may not claim now, or None (DEP-26)."""
         self._parts = parts
         self._pause = pause
         self._owner = owner
         self._poll_interval_seconds = poll_interval_seconds
+        self._find_hindrance = find_hindrance
         self._slots = _Slots(slots)
         self._inbox: queue.SimpleQueue[Changed | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -79,11 +88,12 @@ class Worker:
         self._threads: list[threading.Thread] = []
         self._is_store_away = False
         self._fault: str | None = None
+        self._hindrance: str | None = None
 
     @property
     def fault(self) -> str | None:
-        """Say why the worker no longer claims, or None while it does (OPS-22, API-99)."""
-        return self._fault
+        """Say why the worker does not claim, or None while it does (OPS-22, API-99)."""
+        return self._fault or self._hindrance
 
     @property
     def jobs_in_flight(self) -> int:
@@ -126,9 +136,18 @@ class Worker:
         return len(claimed)
 
     def _claim(self, limit: int) -> list[Changed]:
-        if self._pause.read().is_paused:
+        if self._is_hindered() or self._pause.read().is_paused:
             return []
         return self._parts.queue.claim(limit, self._owner)
+
+    def _is_hindered(self) -> bool:
+        hindrance = self._find_hindrance()
+        if hindrance is not None and self._hindrance is None:
+            log.critical("No more jobs are claimed: %s", hindrance)
+        elif hindrance is None and self._hindrance is not None:
+            log.info("Jobs are claimed again")
+        self._hindrance = hindrance
+        return hindrance is not None
 
     def _run_twice(self, body: Callable[[bool], None]) -> None:
         """Run the body of a thread, and once more if it dies; a second death stops the claiming (OPS-22)."""
@@ -151,18 +170,19 @@ class Worker:
         wake = self._parts.queue.wake
         while not self._stopping.is_set() and self._fault is None:
             free = self._slots.free
-            claimed = self._claim_if_possible(free) if free else []
+            claimed = self._claim_if_possible(free)
             for changed in claimed:
                 self._slots.take(changed.job.id)
                 self._inbox.put(changed)
-            if len(claimed) < free:
+            if len(claimed) < free or not self._slots.free:
                 wake.wait(self._poll_interval_seconds)
-            elif not self._slots.free:
-                # Nothing is asked of the database while all slots are busy; one that frees gives the signal.
-                wake.wait(None)
 
     def _claim_if_possible(self, free: int) -> list[Changed]:
         try:
+            if not free:
+                # While all slots are busy nothing is claimed, but a lock that was lost must not stay lost so long.
+                self._is_hindered()
+                return []
             claimed = self._find_unanswered() if self._is_store_away else []
             if len(claimed) < free:
                 claimed += self._claim(free - len(claimed))

@@ -7,7 +7,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import peewee
@@ -30,9 +31,13 @@ __all__ = ["PostgresqlStore", "open_postgresql"]
 T = TypeVar("T")
 
 STATEMENT_TIMEOUT_MS = 15_000
-CONNECT_TIMEOUT_SECONDS = 10
+CONNECT_TIMEOUT_SECONDS = 2
+UNANSWERED_LIMIT_MS = 15_000
+"""How long sent data may stay unacknowledged before a connection counts as broken."""
 POOL_WAIT_SECONDS = 30
 FURTHER_ATTEMPTS = 6
+SILENCE_SECONDS = 1.0
+"""How often those who are prompt try to connect to a server that does not answer."""
 LOWEST_SERVER = 130000
 EXIT_DATA = 65
 EXIT_CONFIGURATION = 78
@@ -68,6 +73,8 @@ class PostgresqlStore(Store):
         self._conninfo = conninfo
         self._sleep = sleep
         self._local = threading.local()
+        self._prompt_gate = threading.Lock()
+        self._silent_until = 0.0
 
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:
         """Run `act` in a READ COMMITTED transaction on this thread's connection; see `Store.write`."""
@@ -101,6 +108,16 @@ class PostgresqlStore(Store):
 
         return self._repeat(attempt, None)
 
+    @contextmanager
+    def promptly(self) -> Iterator[None]:
+        """Give this thread one further attempt, at once, instead of the patience of DEP-29."""
+        was_prompt = self._is_prompt
+        self._local.is_prompt = True
+        try:
+            yield
+        finally:
+            self._local.is_prompt = was_prompt
+
     def probe(self) -> None:
         """Connect once, without patience, and look at the server's version (DEP-32)."""
         with self.reading():
@@ -115,6 +132,13 @@ class PostgresqlStore(Store):
         """Return a connection outside of the pool, in autocommit; the caller closes it (DEP-26, DEP-28)."""
         try:
             return psycopg.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise self._translate(error) from error
+
+    def ask(self, connection: Any, sql: str, *values: object) -> Any:
+        """Return the first row of a query on a connection of `connect_alone`, or None. Raises `StoreFailed`."""
+        try:
+            return connection.execute(sql, values).fetchone()
         except psycopg.Error as error:
             raise self._translate(error) from error
 
@@ -194,11 +218,37 @@ class PostgresqlStore(Store):
                 if found is not None:
                     return found
             except StoreFailed as error:
-                if not self._is_passing(error) or tried >= FURTHER_ATTEMPTS:
+                is_last = tried >= FURTHER_ATTEMPTS or (self._is_prompt and (tried > 0 or self._silent_until > 0))
+                if is_last or not self._is_passing(error):
                     raise
                 self._forget_connections()
-            self._sleep(min(0.5 * 2**tried, 30.0))
+            if not self._is_prompt:
+                self._sleep(min(0.5 * 2**tried, 30.0))
         raise AssertionError("unreachable")
+
+    @property
+    def _is_prompt(self) -> bool:
+        return getattr(self._local, "is_prompt", False)
+
+    def _connect(self) -> bool:
+        """Connect; of those who are prompt one at a time, and what it met is the answer for those behind it."""
+        if not self._is_prompt:
+            return super()._connect()
+        patience_seconds = 0.0 if self._silent_until else CONNECT_TIMEOUT_SECONDS
+        if not self._prompt_gate.acquire(timeout=patience_seconds):
+            raise StoreFailed(f"{self.label} does not answer.")
+        try:
+            if time.monotonic() < self._silent_until:
+                raise StoreFailed(f"{self.label} did not answer a moment ago.")
+            try:
+                is_opened = super()._connect()
+            except self._driver_errors:
+                self._silent_until = time.monotonic() + SILENCE_SECONDS
+                raise
+            self._silent_until = 0.0
+            return is_opened
+        finally:
+            self._prompt_gate.release()
 
     def _forget_connections(self) -> None:
         """Drop this thread's connection and the idle ones: what ended one has mostly ended them all."""
@@ -250,6 +300,7 @@ def open_postgresql(
         url.reveal(),
         application_name=f"bulksigner {socket.gethostname()} pid {os.getpid()}"[:63],
         connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_SECONDS,
+        tcp_user_timeout=given.get("tcp_user_timeout") or UNANSWERED_LIMIT_MS,
         options=f"{given.get('options') or ''} {fixed}".strip(),
     )
     label = f"PostgreSQL ({given.get('host') or 'local'}/{name})"

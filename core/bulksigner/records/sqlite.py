@@ -15,7 +15,7 @@ from playhouse.pool import MaxConnectionsExceeded, PooledSqliteDatabase
 from bulksigner.contract.errors import StartRefused
 from bulksigner.mounts import network_type
 from bulksigner.records.committer import Committer
-from bulksigner.records.errors import StoreFailed, UniqueViolation
+from bulksigner.records.errors import FileLost, StoreFailed, UniqueViolation
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
@@ -57,6 +57,7 @@ class SqliteStore(Store):
         )
         super().__init__(database, f"SQLite ({path})")
         self.path = path
+        self._opened = _identity(path)
         self._committer = Committer(self._connect_committer, database.close, self.label)
 
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:  # noqa: ARG002  # a local commit always answers
@@ -69,12 +70,23 @@ class SqliteStore(Store):
             return act()
 
     def probe(self) -> None:
-        """Read once from the file."""
+        """Read once from the file; raises `FileLost` when it is not the one that was opened."""
+        if (loss := self.find_loss()) is not None:
+            raise FileLost(loss)
         with self.reading():
             try:
                 self._run("SELECT COUNT(*) FROM sqlite_master", ())
             except sqlite3.Error as error:
                 raise self._translate(error) from error
+
+    def find_loss(self) -> str | None:
+        """Say that the file was removed or replaced since it was opened, or None."""
+        if _identity(self.path) == self._opened:
+            return None
+        return (
+            f"{self.label} was removed or replaced while the service runs; what is recorded now will be lost. "
+            "Stop the service, put the right file in its place, and start again"
+        )
 
     def close(self) -> None:
         """Finish the writes that wait and close every connection."""
@@ -129,6 +141,14 @@ def open_sqlite(path: Path, *, network: Callable[[Path], str | None] = network_t
         ) from error
     _check_file(path)
     return SqliteStore(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

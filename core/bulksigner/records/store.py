@@ -49,6 +49,11 @@ class Store(abc.ABC):
     def read(self, act: Callable[[], T]) -> T:
         """Run `act`, which only reads, and return its value; it is repeated after a lost connection (DEP-29)."""
 
+    @contextmanager
+    def promptly(self) -> Iterator[None]:
+        """Have this thread's reads and writes fail at once where others would wait for a server to come back."""
+        yield
+
     @abc.abstractmethod
     def probe(self) -> None:
         """Make sure that the database answers and is one we can use (CFG-64); raises StoreFailed, StartRefused."""
@@ -83,7 +88,7 @@ class Store(abc.ABC):
     def reading(self) -> Iterator[None]:
         """Give this thread a connection for reads; free to nest, also inside an act."""
         try:
-            is_opened = self.database.connect(reuse_if_open=True)
+            is_opened = self._connect()
         except self._driver_errors as error:
             raise self._translate(error) from error
         try:
@@ -91,6 +96,11 @@ class Store(abc.ABC):
         finally:
             if is_opened:
                 self.database.close()
+
+    def _connect(self) -> bool:
+        """Give this thread a connection; returns False when it has one already."""
+        is_opened: bool = self.database.connect(reuse_if_open=True)
+        return is_opened
 
     def execute(self, prepared: Prepared, /, **values: object) -> Result:
         """Run a prepared statement inside `write`, `read` or `reading`."""

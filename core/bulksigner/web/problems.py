@@ -13,6 +13,7 @@ import falcon
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import NotFound, Refusal
 from bulksigner.observability.logs import facts
+from bulksigner.records.errors import StoreFailed
 from bulksigner.web.wire import SECURITY_HEADERS, RequestIds, dump_json
 
 __all__ = ["InvalidRequest", "Problem", "Problems", "answer_before_app", "no_such_job"]
@@ -68,6 +69,7 @@ class Problems:
         app.add_error_handler(Exception, self._answer_unexpected)
         app.add_error_handler(falcon.HTTPError, self._answer_framework)
         app.add_error_handler(Refusal, self._answer_refusal)
+        app.add_error_handler(StoreFailed, self._answer_store_failed)
 
     def _answer_refusal(
         self, request: falcon.Request, response: falcon.Response, refusal: Refusal, _: dict[str, object]
@@ -101,6 +103,16 @@ class Problems:
         self, request: falcon.Request, response: falcon.Response, error: Exception, _: dict[str, object]
     ) -> None:
         _log.error("Request failed", exc_info=error, extra=facts(method=request.method, path=request.path))
+        self._send_internal(request, response, error)
+
+    def _answer_store_failed(
+        self, request: falcon.Request, response: falcon.Response, error: StoreFailed, _: dict[str, object]
+    ) -> None:
+        # Without its trace: while a database is away every request ends like this.
+        _log.error("Request failed: %s", error.message, extra=facts(method=request.method, path=request.path))
+        self._send_internal(request, response, error)
+
+    def _send_internal(self, request: falcon.Request, response: falcon.Response, error: Exception) -> None:
         row = self._codes["internal"]
         self._send(request, response, Problem(500, row.code, row.title, f"{type(error).__name__}; see the log"))
 

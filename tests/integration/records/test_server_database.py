@@ -66,30 +66,95 @@ def test_a_second_service_is_refused(postgres_url: str) -> None:
     """OPS-60, DEP-26: exit 75 naming who has the database; free again once it is released."""
     stores = [open_postgresql(Secret(postgres_url), 5) for _ in range(2)]
     lock = hold_database(stores[0])
-    assert lock.is_held()
+    assert lock.find_loss() is None
     with pytest.raises(StartRefused, match=r"already in use by bulksigner .* pid \d+") as caught:
         hold_database(stores[1])
     assert caught.value.exit_code == 75
     lock.release()
-    assert not lock.is_held()
     hold_database(stores[1]).release()
     for store in stores:
         store.close()
 
 
-def test_a_lock_lost_with_its_connection_is_noticed(server_store: PostgresqlStore, cut: Callable[[], None]) -> None:
-    """DEP-26: the server frees the lock when the connection dies, and the holder can tell."""
+def test_a_lock_lost_with_its_connection_is_taken_back(
+    server_store: PostgresqlStore, postgres_url: str, cut: Callable[[], None]
+) -> None:
+    """DEP-26: the server frees the lock when the connection dies; the holder has it again before another can."""
     lock = hold_database(server_store)
     cut()
-    assert not lock.is_held()
+    assert lock.find_loss() is None
+    other = open_postgresql(Secret(postgres_url), 5)
+    with pytest.raises(StartRefused, match="already in use"):
+        hold_database(other)
+    other.close()
     lock.release()
 
 
-def test_one_file_needs_no_lock_of_the_server(store: Store) -> None:
-    """OPS-23: on SQLite the folder's lock does it; both kinds answer the same calls."""
+def test_a_lock_that_another_took_is_lost_until_it_is_free(
+    server_store: PostgresqlStore, postgres_url: str, cut: Callable[[], None]
+) -> None:
+    """DEP-26, OPS-60: the loser is told who has it, and has it again once that one stops."""
+    lock = hold_database(server_store)
+    cut()
+    other = open_postgresql(Secret(postgres_url), 5)
+    taken = hold_database(other)
+    for _ in range(2):
+        assert "was lost to bulksigner" in str(lock.find_loss())
+    assert taken.find_loss() is None
+    taken.release()
+    assert lock.find_loss() is None
+    other.close()
+    lock.release()
+
+
+def test_one_database_has_one_lock(store: Store) -> None:
+    """OPS-60: on either engine; free again once it is released."""
     lock = hold_database(store)
-    assert lock.is_held()
+    assert lock.find_loss() is None
+    with pytest.raises(StartRefused, match="already in use by") as caught:
+        hold_database(store)
+    assert caught.value.exit_code == 75
     lock.release()
+    hold_database(store).release()
+
+
+def test_a_server_that_is_down_refuses_the_start(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """OPS-24, CFG-64: exit 75, as a later start may do; the text says where, why and what to do."""
+    nowhere = tmp_path_factory.mktemp("socket")
+    store = open_postgresql(Secret(f"postgresql://u:s3cret@/d?host={nowhere}"), 5)
+    with pytest.raises(StartRefused, match=r"cannot be reached: PostgreSQL .*start again") as caught:
+        hold_database(store)
+    assert caught.value.exit_code == 75
+    assert str(nowhere) in caught.value.message
+    assert "s3cret" not in caught.value.message
+    store.close()
+
+
+def test_who_is_prompt_outlives_a_restart_without_a_pause(
+    server_store: PostgresqlStore, cut: Callable[[], None], pauses: list[float]
+) -> None:
+    """DEP-29: one further attempt at once is enough for connections that died while idle."""
+    jobs = Jobs(server_store)
+    assert jobs.counts()[JobStatus.QUEUED] == 0
+    cut()
+    with server_store.promptly():
+        assert jobs.counts()[JobStatus.QUEUED] == 0
+    assert pauses == []
+
+
+def test_who_is_prompt_does_not_wait_for_a_server_that_is_away(
+    tmp_path_factory: pytest.TempPathFactory, pauses: list[float]
+) -> None:
+    """DEP-29: no pause; and the patience of others is what it was."""
+    nowhere = tmp_path_factory.mktemp("socket")
+    store = open_postgresql(Secret(f"postgresql://u@/d?host={nowhere}"), 5, sleep=pauses.append)
+    with store.promptly(), pytest.raises(StoreFailed):
+        Jobs(store).counts()
+    assert pauses == []
+    with pytest.raises(StoreFailed):
+        Jobs(store).counts()
+    assert len(pauses) == 6
+    store.close()
 
 
 def test_reads_and_writes_survive_lost_connections(

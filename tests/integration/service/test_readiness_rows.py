@@ -73,6 +73,17 @@ def test_each_row_turns_red_for_its_own_reason(built: Any, tmp_path: Path, monke
     assert str(tmp_path / "inbox") in rows["input-folder:inbox"].detail
 
 
+def test_a_database_file_that_was_removed_is_said(built: Any, tmp_path: Path) -> None:
+    """API-81, API-99: reads of the open file still work, and yet nothing recorded now will be found again."""
+    service = built()
+    (tmp_path / "data/db/bulksigner.db").unlink()
+    assert service.worker.step() == 0
+    rows = rows_of(service.readiness.report())
+    assert not rows["database"].ok
+    assert "removed or replaced" in rows["database"].detail
+    assert not rows["pipeline-worker"].ok
+
+
 def test_profiles_that_cannot_serve_do_not_gate(built: Any, tmp_path: Path) -> None:
     """API-80, API-86, API-88: a key that is gone and a folder that this host does not have."""
     built().stop()

@@ -80,6 +80,21 @@ def test_two_services_do_not_share_a_folder(built: Any, lay: Any) -> None:
     assert refused.value.exit_code == 75
 
 
+def test_two_services_do_not_share_a_database_file(
+    built: Any, lay: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-60: a data directory of its own is not enough; refused before the database is touched."""
+    built()
+    monkeypatch.setattr(app, "migrate", lambda _: pytest.fail("the database was touched"))
+    with pytest.raises(StartRefused, match=rf"bulksigner\.db.* in use by .*process {os.getpid()}") as refused:
+        build(lay(Storage__Root=str(tmp_path / "other"), ConnectionStrings__Default=_data_source(tmp_path)))
+    assert refused.value.exit_code == 75
+
+
+def _data_source(folder: Path) -> str:
+    return f"Data Source={folder / 'data/db/bulksigner.db'}"
+
+
 @pytest.mark.parametrize("broken", ["open_store", "migrate", "open_profiles", "sweep", "open_folders", "PauseFlag"])
 def test_a_build_that_fails_lets_go_of_what_it_opened(built: Any, lay: Any, monkeypatch: Any, broken: str) -> None:
     """CLU-01: no lock and no thread is left, so that the next build works."""

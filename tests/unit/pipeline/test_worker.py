@@ -117,6 +117,42 @@ def test_a_pause_stops_the_next_claim_only(rig: Any, started: Any) -> None:
     wait_for(lambda: rig.job(second).status is JobStatus.COMPLETED)
 
 
+def test_nothing_is_claimed_while_the_database_is_anothers(
+    rig: Any, started: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DEP-26, API-99: asked each turn, said once, and over as soon as the reason is."""
+    reasons: list[str | None] = ["lost to host b"]
+    asked = []
+
+    def find_hindrance() -> str | None:
+        asked.append(reasons[0])
+        return reasons[0]
+
+    with caplog.at_level(logging.INFO, "bulksigner.pipeline.worker"):
+        job = rig.drop()
+        worker = started(poll_interval_seconds=0.01, find_hindrance=find_hindrance)
+        wait_for(lambda: len(asked) > 3)
+        assert rig.job(job).status is JobStatus.QUEUED
+        assert worker.fault == "lost to host b"
+        reasons[0] = None
+        wait_for(lambda: rig.job(job).status is JobStatus.COMPLETED)
+    assert worker.fault is None
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name.endswith("worker")]
+    assert told == [("CRITICAL", "No more jobs are claimed: lost to host b"), ("INFO", "Jobs are claimed again")]
+
+
+def test_a_lost_database_is_noticed_while_all_slots_are_busy(rig: Any, started: Any) -> None:
+    """DEP-26: one long job must not keep a lock lost that could be taken back."""
+    rig.engine.act = gate = Gate()
+    rig.drop()
+    reasons: list[str | None] = [None]
+    worker = started(slots=1, poll_interval_seconds=0.01, find_hindrance=lambda: reasons[0])
+    wait_for(lambda: gate.waiting == 1)
+    reasons[0] = "lost to host b"
+    wait_for(lambda: worker.fault == "lost to host b")
+    gate.opened.set()
+
+
 def test_the_loop_outlives_a_store_that_is_away(
     rig: Any, started: Any, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

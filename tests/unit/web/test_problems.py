@@ -11,6 +11,7 @@ from falcon.testing import TestClient
 
 from bulksigner.contract.errors import NotAllowed, PermanentFailure
 from bulksigner.observability.logs import CONTEXT
+from bulksigner.records.errors import StoreFailed
 
 JOB = "0f8fad5b-d9cb-469f-a165-000000000001"
 Making = Callable[..., TestClient]
@@ -75,6 +76,19 @@ def test_a_surprise_is_internal_and_shows_no_trace(
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.exc_info is not None
     assert "srv" in str(record.exc_info[1])
+
+
+def test_a_database_that_is_away_is_one_line_of_the_log(make_client: Making, caplog: pytest.LogCaptureFixture) -> None:
+    """API-76: 500 `internal`; its trace would be repeated for every request of an outage."""
+
+    def fail(_: str) -> None:
+        raise StoreFailed("PostgreSQL (db/bs) failed: connection refused.")
+
+    answer = make_client(find_job=fail).simulate_get(f"/api/jobs/{JOB}")
+    assert (answer.status_code, answer.json["code"]) == (500, "internal")
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "connection refused" in record.getMessage()
+    assert record.exc_info is None
 
 
 def test_a_providers_failure_is_internal(make_client: Making) -> None:
