@@ -1,7 +1,8 @@
-"""One process per data directory: an exclusive lock on a file that names its holder (OPS-23)."""
+"""One process per data directory (OPS-23) and per input folder: locks that end with their holder."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -14,7 +15,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["FolderLock", "hold_folder_lock"]
+__all__ = ["FolderLock", "hold_folder", "hold_folder_lock"]
 
 _IN_USE = 75
 _CANNOT_CREATE = 73
@@ -27,6 +28,10 @@ class FolderLock:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
+
+    def is_on(self, path: Path) -> bool:
+        """Tell whether the path still names what is locked; a folder made anew or mounted over is another."""
+        return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), path.stat())
 
     def release(self) -> None:
         """End the lock; ending it twice is harmless. The file stays, as removing it would let two in."""
@@ -61,6 +66,22 @@ def hold_folder_lock(path: Path) -> FolderLock:
         ) from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"host {socket.gethostname()}, process {os.getpid()}\n".encode())
+    return FolderLock(descriptor)
+
+
+def hold_folder(path: Path) -> FolderLock:
+    """Lock a folder itself, so that nothing is written into it.
+
+    Raises `BlockingIOError` when another holds it, any other `OSError` when it cannot be locked here.
+    """
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "folders cannot be locked on Windows", str(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
     return FolderLock(descriptor)
 
 
