@@ -180,7 +180,8 @@ class EnqueueService:
             if job.status is JobStatus.COMPLETED and job.input_diverged and _is_as_signed(offer, job):
                 return _left(
                     job,
-                    f"job {job.id} signed these bytes and could not remove them; remove it, or rename it to have it signed again",
+                    f"job {job.id} signed these bytes and could not remove them; remove the file, or rename it to "
+                    f"have it signed again",
                 )
         except ProviderError as error:
             return Outcome(OutcomeKind.VANISHED, error.message)
