@@ -122,6 +122,8 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         announcer(changed)
 
     folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
+    undo.callback(folders.release)
+    folders.claim()
     folders.settle_leftovers()
     enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format)
     watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder)

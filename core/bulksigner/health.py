@@ -75,6 +75,9 @@ def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[],
             next(iter(opened.folder.entries()), None)
         except BulkSignerError as error:
             return False, error.message
+        fault = opened.find_fault()
+        if fault is not None:
+            return False, fault
         return True, f"{status.state.value}: {Path(opened.folder.location)}"
 
     return look

@@ -16,6 +16,7 @@ from bulksigner.contract.observe import ReadinessRow
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import StorageProvider
 from bulksigner.formats import self_test
+from bulksigner.intake.abilities import KnowsRemoval
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
@@ -87,7 +88,11 @@ def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:
 def _list_folder(provider: StorageProvider, path: Path, root: Path) -> str:
     if path.is_relative_to(root) and not os.path.exists(path):  # noqa: PTH110 - never raises
         return f"{path} will be created"
-    count = sum(1 for _ in provider.open(str(path), {}).entries())
+    folder = provider.open(str(path), {})
+    count = sum(1 for _ in folder.entries())
+    fault = folder.find_removal_fault() if isinstance(folder, KnowsRemoval) else None
+    if fault is not None:
+        raise BulkSignerError(fault)
     return f"{path} holds {count} file(s)"
 
 

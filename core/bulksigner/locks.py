@@ -1,7 +1,8 @@
-"""An exclusive lock on a file that names its holder; the system ends it with the process (OPS-23, OPS-60)."""
+"""Exclusive locks on files and folders that the system ends with their process (OPS-23, OPS-60)."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -12,7 +13,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["FileLock", "LockHeld", "lock_file"]
+__all__ = ["HeldLock", "LockHeld", "lock_file", "lock_folder"]
 
 # Windows locks ranges and forbids reading them; this one lies behind the text that names the holder.
 _LOCKED_BYTE = 4096
@@ -22,11 +23,15 @@ class LockHeld(Exception):
     """Report that another process has the lock; the text is what it wrote about itself."""
 
 
-class FileLock:
+class HeldLock:
     """A held lock."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
+
+    def is_on(self, path: Path) -> bool:
+        """Tell whether the path still names what is locked; a folder made anew or mounted over is another."""
+        return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), path.stat())
 
     def release(self) -> None:
         """End the lock; ending it twice is harmless. The file stays, as removing it would let two in."""
@@ -35,7 +40,7 @@ class FileLock:
             self._descriptor = None
 
 
-def lock_file(path: Path) -> FileLock:
+def lock_file(path: Path) -> HeldLock:
     """Lock the file, creating it and its folder (0700, SEC-71), and write host and process id into it.
 
     Raises `LockHeld`, and `OSError` when the file cannot be opened.
@@ -50,7 +55,23 @@ def lock_file(path: Path) -> FileLock:
         raise LockHeld(holder or "a process that has not written its name yet") from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"host {socket.gethostname()}, process {os.getpid()}\n".encode())
-    return FileLock(descriptor)
+    return HeldLock(descriptor)
+
+
+def lock_folder(path: Path) -> HeldLock:
+    """Lock a folder itself, so that nothing is written into it.
+
+    Raises `BlockingIOError` when another holds it, any other `OSError` when it cannot be locked here.
+    """
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "folders cannot be locked on Windows", str(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return HeldLock(descriptor)
 
 
 def _lock(descriptor: int) -> None:

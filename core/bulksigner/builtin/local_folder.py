@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from bulksigner.contract.storage import Entry, Fingerprint, Hold, Removal, Remov
 from bulksigner.files import durable
 from bulksigner.files.names import child_of
 from bulksigner.files.set_aside import PRIVATE_PREFIX, arriving_path, put_back, removing_path, settle_leftovers
+from bulksigner.files.writers import is_open_for_writing
 
 __all__ = ["LocalFileSystem", "LocalFolder"]
 
@@ -25,6 +27,8 @@ _ABSENT = Removal(RemovalOutcome.ABSENT)
 _REMOVED = Removal(RemovalOutcome.REMOVED)
 _REWRITTEN = Removal(RemovalOutcome.DIVERGED, "rewritten")
 _PAUSES_SECONDS = (0.0, 0.5, 2.0, 5.0)
+# What waiting does not mend; on Windows these are said of a file that another program has open, too.
+_REFUSALS = frozenset() if sys.platform == "win32" else frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @attrs.frozen
@@ -33,6 +37,10 @@ class LocalEntry(Entry):
 
     inode: int
     changed_ns: int
+
+
+class _NotRemovable(OSError):
+    """The file is the one that was signed, and the system refuses to remove it."""
 
 
 class LocalFolder:
@@ -111,16 +119,41 @@ class LocalFolder:
         return Fingerprint(measured.length, measured.sha256)
 
     def remove_if(self, name: str, expected: Fingerprint) -> Removal:
-        """Remove a file only while it still is what `expected` says, trying four times to read it (PIPE-93)."""
-        reason = ""
+        """Remove a file only while it still is what `expected` says, trying four times (PIPE-93)."""
+        left = Removal(RemovalOutcome.DIVERGED)
         for pause_seconds in _PAUSES_SECONDS:
             if pause_seconds:
                 self._sleep(pause_seconds)
             try:
                 return self._try_removal(name, expected)
+            except _NotRemovable as error:
+                left = Removal(RemovalOutcome.KEPT, f"not removable: {error.strerror}")
+                if error.errno in _REFUSALS:
+                    break
             except OSError as error:
-                reason = f"unreadable: {error.strerror}"
-        return Removal(RemovalOutcome.DIVERGED, reason)
+                left = Removal(RemovalOutcome.DIVERGED, f"unreadable: {error.strerror}")
+        return left
+
+    def measure(self, name: str) -> Fingerprint:
+        """Measure a file where it lies. Raises `ProviderError` when it cannot be read."""
+        try:
+            measured = durable.measure(child_of(self._path, name))
+        except OSError as error:
+            raise TemporaryFailure(f"{self.path_of(name)} cannot be read: {error.strerror}.") from error
+        return Fingerprint(measured.length, measured.sha256)
+
+    def is_being_written(self, name: str) -> bool:
+        """Tell whether a program has the file open for writing; False where the system does not say."""
+        return is_open_for_writing(child_of(self._path, name))
+
+    def find_removal_fault(self) -> str | None:
+        """Say why nothing can be removed from the folder; None when it can, or is not there to be asked."""
+        if not self._path.is_dir() or os.access(self._path, os.W_OK | os.X_OK):
+            return None
+        return (
+            f"{self._path} is not writable for this account, so signed files could not be removed from it; no file "
+            f"is taken until it is"
+        )
 
     def receive(self, name: str, source: Path) -> None:
         """Move a finished local file into the folder, create-only; the source must be flushed."""
@@ -165,11 +198,16 @@ class LocalFolder:
             measured, identity = durable.measure_identified(path)
             if measured != Measured(expected.length, expected.sha256):
                 return _REWRITTEN
-            return self._remove_identified(path, expected, identity)
         except FileNotFoundError:
             return _ABSENT
         except durable.NotRegular:
             return _REWRITTEN
+        try:
+            return self._remove_identified(path, expected, identity)
+        except FileNotFoundError:
+            return _ABSENT
+        except OSError as error:
+            raise _NotRemovable(error.errno, error.strerror, str(path)) from error
 
     def _remove_identified(self, path: Path, expected: Fingerprint, identity: durable.Identity) -> Removal:
         # Between a comparison and an unlink by name a producer may rename a new file over the compared one. So what
@@ -183,7 +221,12 @@ class LocalFolder:
             if aside is not path:
                 put_back(aside, path)
             return _REWRITTEN
-        durable.remove_file(aside)
+        try:
+            durable.remove_file(aside)
+        except OSError:
+            if aside is not path and aside.exists():
+                put_back(aside, path)
+            raise
         return _REMOVED
 
 

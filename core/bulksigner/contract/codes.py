@@ -49,7 +49,7 @@ _ROWS = (
     ErrorCode("job.output-unavailable", 409, "The job has no signed output"),
     ErrorCode("job.output-gone", 410, "The signed output is no longer in the output folder"),
     ErrorCode("job.input-held", None, "Someone else holds the input file"),
-    ErrorCode("job.input-diverged", None, "The input was rewritten while the job ran; it was left in place"),
+    ErrorCode("job.input-diverged", None, "The input was rewritten, or could not be removed; it was left in place"),
     ErrorCode("approval.content-changed", None, "The staged bytes changed before signing"),
     ErrorCode("sign.failed", None, "Signing failed", text_on_job=True),
     ErrorCode("sign.certificate-invalid", None, "The certificate was refused before signing", text_on_job=True),

@@ -39,11 +39,12 @@ class Hold(Protocol):
 
 
 class RemovalOutcome(enum.Enum):
-    """How a conditional removal ended."""
+    """How a conditional removal ended; `KEPT` is the signed file itself, which cannot be removed."""
 
     REMOVED = "removed"
     ABSENT = "absent"
     DIVERGED = "diverged"
+    KEPT = "kept"
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bulksigner.contract.errors import StartRefused
-from bulksigner.locks import FileLock, LockHeld, lock_file
+from bulksigner.locks import HeldLock, LockHeld, lock_file
 
 __all__ = ["hold_folder_lock"]
 
@@ -13,7 +13,7 @@ _IN_USE = 75
 _CANNOT_CREATE = 73
 
 
-def hold_folder_lock(path: Path) -> FileLock:
+def hold_folder_lock(path: Path) -> HeldLock:
     """Lock the file in the data directory.
 
     Raises `StartRefused`: exit 75 naming the holder, exit 73 when the file cannot be created.

@@ -12,6 +12,7 @@ import attrs
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Entry
+from bulksigner.intake.abilities import Measures
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
 from bulksigner.jobs.states import ACTIVE, JobStatus
@@ -47,7 +48,7 @@ class OutcomeKind(enum.Enum):
 
 @attrs.frozen
 class Offer:
-    """One stable file of an input folder; a rescan is not bound by the latest-job rule (PIPE-100)."""
+    """One stable file of an input folder; a rescan takes it also after a failed job (PIPE-100)."""
 
     folder: OpenedFolder
     entry: Entry
@@ -155,11 +156,11 @@ class EnqueueService:
         )
 
     def _skip(self, batch: Sequence[Offer], births: Mapping[int, Birth]) -> dict[int, Outcome]:
-        watched = {index: birth.original_path for index, birth in births.items() if not batch[index].is_rescan}
-        latest = self._jobs.latest_for(list(watched.values())) if watched else {}
+        latest = self._jobs.latest_for([birth.original_path for birth in births.values()]) if births else {}
         skipped = {}
-        for index, path in watched.items():
-            outcome = self._latest_outcome(batch[index], latest[path]) if path in latest else None
+        for index, birth in births.items():
+            job = latest.get(birth.original_path)
+            outcome = None if job is None else self._latest_outcome(batch[index], job)
             if outcome is not None:
                 skipped[index] = outcome
         return skipped
@@ -167,16 +168,37 @@ class EnqueueService:
     def _latest_outcome(self, offer: Offer, job: Job) -> Outcome | None:
         if job.status in ACTIVE:
             return _ALREADY_ACTIVE
-        if job.status in _SKIPPED and not job.path_released:
-            return Outcome(
-                OutcomeKind.IGNORED, f"The last job {job.id} is {job.status.value}; retry or rescan takes it."
+        if job.status in _SKIPPED and not (job.path_released or offer.is_rescan):
+            return _left(
+                job, f"the last job of this path, {job.id}, is {job.status.value}; retry that job or rescan the folder"
             )
         # The job that ended removed its input before it ended. A listing made before that still shows the file, so
         # only a look made after the job was read tells a new arrival from a memory.
         try:
-            return None if offer.folder.folder.look(offer.entry.name) == offer.entry else _VANISHED
+            if offer.folder.folder.look(offer.entry.name) != offer.entry:
+                return _VANISHED
+            if job.status is JobStatus.COMPLETED and job.input_diverged and _is_as_signed(offer, job):
+                return _left(
+                    job,
+                    f"job {job.id} signed these bytes and could not remove them; remove the file, or rename it to "
+                    f"have it signed again",
+                )
         except ProviderError as error:
             return Outcome(OutcomeKind.VANISHED, error.message)
+        return None
+
+
+def _left(job: Job, reason: str) -> Outcome:
+    log.warning("%s is not taken: %s", job.original_path, reason)
+    return Outcome(OutcomeKind.IGNORED, reason)
+
+
+def _is_as_signed(offer: Offer, job: Job) -> bool:
+    """Tell whether a file that was left behind is still what its job signed; in doubt it is, as twice is worse."""
+    if offer.entry.length != job.staged_length:
+        return False
+    folder = offer.folder.folder
+    return not isinstance(folder, Measures) or folder.measure(offer.entry.name).sha256.hex() == job.staged_sha256
 
 
 def _is_text(path: str) -> bool:

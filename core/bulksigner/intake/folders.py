@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -14,6 +14,8 @@ from bulksigner.contract.errors import NotFound, ProviderError, StartRefused
 from bulksigner.contract.storage import Folder, StorageProvider
 from bulksigner.files.durable import FOLDER_MODE
 from bulksigner.files.set_aside import PRIVATE_PREFIX
+from bulksigner.intake.abilities import KnowsRemoval, KnowsWriters, LeavesSomething
+from bulksigner.intake.claim import FolderClaim
 from bulksigner.intake.closed_folder import ClosedFolder
 from bulksigner.intake.names import IgnoreRules, is_landing_name
 from bulksigner.mounts import network_type
@@ -35,6 +37,18 @@ class OpenedFolder:
     rules: IgnoreRules = attrs.field(factory=IgnoreRules)
     has_events: bool = False
     poll_interval_seconds: float | None = None
+    claim: FolderClaim | None = None
+
+    def find_fault(self) -> str | None:
+        """Say why no file may be taken now, though the folder can be listed; None when they may."""
+        fault = None if self.claim is None else self.claim.find_fault()
+        if fault is None and isinstance(self.folder, KnowsRemoval):
+            fault = self.folder.find_removal_fault()
+        return fault
+
+    def is_being_written(self, name: str) -> bool:
+        """Tell whether a program is known to have the file open for writing; on network drives nobody knows."""
+        return self.has_events and isinstance(self.folder, KnowsWriters) and self.folder.is_being_written(name)
 
     def is_candidate_name(self, name: str) -> bool:
         """Tell whether a file of this name may become a job by lying here (PIPE-42); landing copies may not."""
@@ -79,10 +93,26 @@ class OpenedFolders:
         found = self.resolve(path)
         return found is not None and found[0].folder.look(found[1]) is not None
 
+    def claim(self) -> None:
+        """Keep other services off the local folders; raises `StartRefused` (exit 75) when one is there already."""
+        for opened in self:
+            fault = None if opened.claim is None else opened.claim.find_fault()
+            if fault is not None:
+                raise StartRefused(
+                    f"Input folder {opened.name}: {fault}. Stop the other one, or give this one its own folder.",
+                    exit_code=75,
+                )
+
+    def release(self) -> None:
+        """Let go of what `claim` took."""
+        for opened in self:
+            if opened.claim is not None:
+                opened.claim.release()
+
     def settle_leftovers(self) -> None:
         """Finish or undo, in each folder, what a killed process left half done. Call once, before anything looks."""
         for opened in self:
-            if isinstance(opened.folder, _LeavesSomething):
+            if isinstance(opened.folder, LeavesSomething):
                 try:
                     lines = opened.folder.settle_leftovers()
                 except ProviderError as error:
@@ -119,7 +149,8 @@ def open_folders(
             (*watched.ignored_extensions, *given.ignored_extensions),
             (*watched.ignored_prefixes, *given.ignored_prefixes),
         )
-        opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds))
+        claim = FolderClaim(Path(folder.location)) if has_events else None
+        opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds, claim))
     return OpenedFolders(opened)
 
 
@@ -132,8 +163,3 @@ def _make(given: InputFolder) -> None:
             f"runs the service write access to it; under systemd name it in ReadWritePaths.",
             exit_code=73,
         ) from error
-
-
-@runtime_checkable
-class _LeavesSomething(Protocol):
-    def settle_leftovers(self) -> list[str]: ...

@@ -90,7 +90,7 @@ class Rescanner:
     def rescan(self, folder: str | None) -> RescanReport:
         """Rescan one folder, or all; raises `NotFound` (`folder.not-found`) for a name that is not configured."""
         chosen = list(self._folders) if folder is None else [self._folders.get(folder)]
-        scans = [_Scan(opened, self._new_stability()) for opened in chosen]
+        scans = [_Scan(opened, self._new_stability(opened)) for opened in chosen]
         pending = [scan for scan in scans if self._is_open(scan)]
         # All folders are sampled side by side: the wait is that of one.
         while pending := [scan for scan in pending if self._sample(scan)]:
@@ -101,9 +101,12 @@ class Rescanner:
     def _interval_seconds(self) -> float:
         return self._settings.stability_poll_interval_ms / 1000
 
-    def _new_stability(self) -> Stability:
+    def _new_stability(self, opened: OpenedFolder) -> Stability:
         return Stability(
-            self._settings.stability_required_samples, self._interval_seconds, self._settings.stability_timeout_seconds
+            self._settings.stability_required_samples,
+            self._interval_seconds,
+            self._settings.stability_timeout_seconds,
+            opened.is_being_written,
         )
 
     def _is_open(self, scan: _Scan) -> bool:
@@ -121,6 +124,11 @@ class Rescanner:
             entries = scan.listing()
             scan.report.scanned = scan.report.ignored = len(entries or ())
             return False
+        fault = scan.opened.find_fault()
+        if fault is not None:
+            log.warning("Input folder %s: %s; the rescan leaves it out", scan.opened.name, fault)
+            scan.report.errors += 1
+            return False
         return True
 
     def _sample(self, scan: _Scan) -> bool:
@@ -131,7 +139,11 @@ class Rescanner:
         candidates = scan.pending(entries)
         observed = scan.stability.observe(candidates, self._clock())
         for entry in observed.timed_out:
-            log.warning("Input folder %s: %s did not stand still; the rescan leaves it", scan.opened.name, entry.name)
+            log.warning(
+                "Input folder %s: %s did not stand still, or is still open for writing; the rescan leaves it",
+                scan.opened.name,
+                entry.name,
+            )
             scan.report.errors += 1
             scan.done.add(entry.name)
         self._offer(scan, observed.stable)

@@ -1,8 +1,8 @@
-"""When a file is complete: size and time stood still over several samples (PIPE-43)."""
+"""When a file is complete: size and time stood still over several samples, and nobody writes it (PIPE-43)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -34,10 +34,17 @@ class Stability:
     A listing is one look at all files, so `StabilityConcurrency` (CFG-126) has nothing to bound here.
     """
 
-    def __init__(self, required_samples: int, interval_seconds: float, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        required_samples: int,
+        interval_seconds: float,
+        timeout_seconds: float,
+        is_being_written: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._required = required_samples
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
+        self._is_being_written = is_being_written
         self._tracks: dict[str, _Track] = {}
 
     def __len__(self) -> int:
@@ -59,7 +66,7 @@ class Stability:
             elif now - track.sampled_at >= self._interval_seconds:
                 track.samples += 1
                 track.sampled_at = now
-            if track.samples >= self._required:
+            if track.samples >= self._required and not self._is_being_written(entry.name):
                 observed.stable.append(entry)
             elif now - track.first_at >= self._timeout_seconds:
                 observed.timed_out.append(entry)

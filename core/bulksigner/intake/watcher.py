@@ -81,7 +81,10 @@ class FolderWatcher:
         self._clock = clock
         self._interval_seconds = settings.stability_poll_interval_ms / 1000
         self._stability = Stability(
-            settings.stability_required_samples, self._interval_seconds, settings.stability_timeout_seconds
+            settings.stability_required_samples,
+            self._interval_seconds,
+            settings.stability_timeout_seconds,
+            opened.is_being_written,
         )
         self._timeout_seconds = settings.stability_timeout_seconds
         self._fallback_poll_seconds = settings.poll_interval_seconds or _NO_EVENTS_SECONDS
@@ -136,10 +139,14 @@ class FolderWatcher:
         self._told = ""
         # The watch comes before the listing: what arrives in between is then noticed, not missed.
         self._watch()
+        fault = self._opened.find_fault()
+        if fault is not None:
+            self._looking_failed(fault)
+            return _UNBOUND_LOOK_SECONDS
         try:
             entries = list(self._opened.folder.entries())
         except ProviderError as error:
-            self._listing_failed(error.message)
+            self._looking_failed(error.message)
             return _BROKEN_LOOK_SECONDS
         self._state = WatcherState.RUNNING
         if not self._errors:
@@ -148,8 +155,8 @@ class FolderWatcher:
         observed = self._stability.observe(self._settled.sift(entries, now, self._opened.is_candidate_name), now)
         for entry in observed.timed_out:
             log.warning(
-                "Input folder %s: %s did not stand still for %d seconds; it is looked at again when it changes, or in "
-                "another %d seconds",
+                "Input folder %s: %s did not stand still for %d seconds, or is still open for writing; it is looked at "
+                "again when it changes, or in another %d seconds",
                 self.folder,
                 entry.name,
                 self._timeout_seconds,
@@ -188,7 +195,7 @@ class FolderWatcher:
                 log.warning("Input folder %s reports no changes: %s; it is listed instead", self.folder, error.strerror)
             self._cannot_watch = True
 
-    def _listing_failed(self, message: str) -> None:
+    def _looking_failed(self, message: str) -> None:
         if self._last_error != message:
             log.warning("Input folder %s: %s", self.folder, message)
         self._last_error = message
@@ -205,7 +212,6 @@ class FolderWatcher:
         self._told = line
 
     def _offer(self, stable: Sequence[Entry], now: float) -> None:
-        skipped = 0
         for first in range(0, len(stable), _BATCH):
             batch = stable[first : first + _BATCH]
             with self._settled.answering(batch):
@@ -216,11 +222,6 @@ class FolderWatcher:
                     return
                 for entry, outcome in zip(batch, outcomes, strict=True):
                     self._settled.keep(entry, until=self._answer_ends_at(outcome.kind, now))
-            skipped += sum(outcome.kind is OutcomeKind.IGNORED and bool(outcome.reason) for outcome in outcomes)
-        if skipped:
-            log.info(
-                "Input folder %s: %d files whose last job failed wait for a retry or a rescan", self.folder, skipped
-            )
 
     def _answer_ends_at(self, kind: OutcomeKind, now: float) -> float | None:
         if kind in (OutcomeKind.ENQUEUED, OutcomeKind.IGNORED, OutcomeKind.PATH_TOO_LONG):

@@ -42,6 +42,13 @@ class Ending:
         if changed is None:
             return
         work.job = changed.job
+        if work.divergence:
+            log.warning(
+                "The input of completed job %s was left in place: %s (%s)",
+                work.job.id,
+                work.job.original_path,
+                work.divergence,
+            )
         log.info(
             "Job completed",
             extra=facts(
@@ -58,7 +65,7 @@ class Ending:
         except OSError as error:
             log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error)
         work.parts.announce(changed)
-        if work.divergence:
+        if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
 
     def fail(self, work: Work, step: Step, error: BaseException) -> None:

@@ -70,6 +70,7 @@ class Work:
     output: Path | None = None
     output_modified_at: datetime.datetime | None = None
     divergence: str = ""
+    is_input_kept: bool = False
     seconds: dict[str, float] = attrs.field(factory=dict)
 
     @property

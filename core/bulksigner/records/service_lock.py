@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from bulksigner.contract.errors import StartRefused
-from bulksigner.locks import FileLock, LockHeld, lock_file
+from bulksigner.locks import HeldLock, LockHeld, lock_file
 from bulksigner.records.errors import StoreFailed
 from bulksigner.records.postgresql import PostgresqlStore
 from bulksigner.records.sqlite import SqliteStore
@@ -45,11 +45,11 @@ class DatabaseLock(Protocol):
 
 
 @attrs.frozen
-class _SideFileLock:
+class _SideHeldLock:
     """SQLite: a lock on a file beside the database, which services with other data directories meet too."""
 
     _store: SqliteStore
-    _lock: FileLock
+    _lock: HeldLock
 
     def find_loss(self) -> str | None:
         return self._store.find_loss()
@@ -105,7 +105,7 @@ def _hold_side_file(store: SqliteStore) -> DatabaseLock:
     real = store.path.resolve()
     side = real.with_name(real.name + ".lock")
     try:
-        return _SideFileLock(store, lock_file(side))
+        return _SideHeldLock(store, lock_file(side))
     except LockHeld as held:
         raise _refusal(store, f"{held} (lock {side})") from held
     except OSError as error:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -86,11 +87,11 @@ class Ledger:
                     answers.append(Enqueued(Outcome.ENQUEUED, job, Changed(job, change, wakes=True)))
             return answers
 
-    def end(self, path: str, status: JobStatus = JobStatus.COMPLETED, *, path_released: bool = False) -> None:
+    def end(self, path: str, status: JobStatus = JobStatus.COMPLETED, **changes: Any) -> None:
         """Bring the active job of a path to its end."""
         with self._lock:
             index = next(i for i, job in enumerate(self.rows) if job.original_path == path and job.status in ACTIVE)
-            self.rows[index] = attrs.evolve(self.rows[index], status=status, path_released=path_released)
+            self.rows[index] = attrs.evolve(self.rows[index], status=status, **changes)
 
     def names(self) -> list[str]:
         """Return the file names of all jobs, in order of birth."""

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any
 
+import attrs
 import pytest
 
 from bulksigner.contract.signing import Format
@@ -131,4 +133,61 @@ def test_a_file_that_changed_since_it_was_stable_waits(desk: Any) -> None:
     desk.ledger.end(desk.path("a.pdf"))
     seen = Offer(desk.opened, desk.folder.look("a.pdf"))
     desk.drop("a.pdf", b"still growing")
+    assert [outcome.kind for outcome in desk.service.offer([seen])] == [OutcomeKind.VANISHED]
+
+
+def leave(desk: Any, content: bytes) -> None:
+    """Have a job that signed this content and left its input in place."""
+    desk.drop("a.pdf", content)
+    offer(desk, "a.pdf")
+    digest = hashlib.sha256(content).hexdigest()
+    desk.ledger.end(desk.path("a.pdf"), input_diverged=True, staged_length=len(content), staged_sha256=digest)
+
+
+@pytest.mark.parametrize("is_rescan", [False, True])
+def test_a_signed_file_that_was_left_is_never_signed_again(desk: Any, caplog: Any, is_rescan: bool) -> None:
+    """PIPE-93, PIPE-94: through no door, whatever its times are; other bytes of the same length are an arrival."""
+    leave(desk, b"signed")
+    os.utime(desk.root / "a.pdf", ns=(5, 5))
+    assert offer(desk, "a.pdf", is_rescan=is_rescan) == ["Ignored"]
+    assert f"{desk.path('a.pdf')} is not taken: job {desk.ledger.rows[0].id} signed these bytes" in caplog.text
+    desk.drop("a.pdf", b"others")
+    assert offer(desk, "a.pdf", is_rescan=is_rescan) == ["Enqueued"]
+
+
+def test_a_left_file_that_cannot_be_measured_is_taken_for_the_signed_one(desk: Any) -> None:
+    """PIPE-93: a provider without that ability gives the length alone; signing twice would be worse than waiting."""
+    leave(desk, b"signed")
+    real = desk.folder
+
+    class Plain:
+        path_of, look = real.path_of, real.look
+
+    desk.opened = attrs.evolve(desk.opened, folder=Plain())
+    assert offer(desk, "a.pdf") == ["Ignored"]
+    desk.drop("a.pdf", b"longer than signed")
+    assert offer(desk, "a.pdf") == ["Enqueued"]
+
+
+def test_a_file_under_a_failed_name_is_named_with_its_job(desk: Any, caplog: Any) -> None:
+    """PIPE-44: the warning says which file waits for what."""
+    desk.drop("a.pdf")
+    offer(desk, "a.pdf")
+    desk.ledger.end(desk.path("a.pdf"), JobStatus.FAILED)
+    desk.drop("a.pdf", b"corrected")
+    offer(desk, "a.pdf")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    for part in (desk.path("a.pdf"), desk.ledger.rows[0].id, "retry that job or rescan"):
+        assert part in record.getMessage()
+
+
+@pytest.mark.parametrize("status", [JobStatus.COMPLETED, JobStatus.FAILED])
+def test_a_rescan_takes_no_memory_of_a_file_for_one(desk: Any, status: JobStatus) -> None:
+    """PIPE-44, PIPE-100: listed, then signed and removed before the offer; it makes no job that must fail."""
+    desk.drop("a.pdf")
+    offer(desk, "a.pdf")
+    seen = Offer(desk.opened, desk.folder.look("a.pdf"), is_rescan=True)
+    (desk.root / "a.pdf").unlink()
+    desk.ledger.end(desk.path("a.pdf"), status)
     assert [outcome.kind for outcome in desk.service.offer([seen])] == [OutcomeKind.VANISHED]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,11 @@ def test_an_unknown_folder_is_refused_with_the_names(rescanner: Rescanner) -> No
     with pytest.raises(NotFound, match="'nope' is configured; there are: in, other") as refused:
         rescanner.rescan("nope")
     assert refused.value.code == "folder.not-found"
+
+
+def test_a_folder_that_keeps_its_files_is_left_out(desk: Any, rescanner: Rescanner, monkeypatch: Any) -> None:
+    """PIPE-93, PIPE-100: an error of the folder, and no job."""
+    desk.drop("a.pdf")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    report = rescanner.rescan("in").folders[0]
+    assert (report.scanned, report.enqueued, report.errors) == (0, 0, 1)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from typing import Any
 
 import attrs
 import pytest
 
 from bulksigner.contract.errors import TemporaryFailure
+from bulksigner.intake.claim import FolderClaim
 from bulksigner.intake.enqueue import Offer
 from bulksigner.intake.watcher import MAX_CONSECUTIVE_FAILURES, WatcherState
 from bulksigner.jobs.states import JobStatus
@@ -196,6 +198,7 @@ def test_a_profile_disabled_in_between_loses_no_file(desk: Any, watcher: Any, cl
     desk.profiles.default.stored.enabled = True
     clock.now += 5
     watcher.step()
+    watcher.stop()
     assert desk.ledger.names() == ["a.pdf"]
 
 
@@ -235,3 +238,54 @@ def test_a_folder_that_cannot_be_watched_is_listed(
 
 def offers(desk: Any) -> Any:
     return [Offer(desk.opened, entry) for entry in desk.folder.entries()]
+
+
+def test_a_file_that_is_open_for_writing_waits(desk: Any, clock: Clock, caplog: Any) -> None:
+    """PIPE-43: a writer may pause for longer than the looks; the timeout bounds the wait, and closing ends it."""
+    watcher = desk.watcher(settings=ONE_SAMPLE, clock=clock)
+    with (desk.root / "a.pdf").open("wb") as writer:
+        writer.write(b"the first half")
+        writer.flush()
+        if not desk.folder.is_being_written("a.pdf"):
+            pytest.skip("the system does not tell who writes a file")
+        for _ in range(6):
+            watcher.step()
+            clock.now += 1
+        assert desk.ledger.names() == []
+        assert "is still open for writing" in caplog.text
+    clock.now += 5
+    watcher.step()
+    assert desk.ledger.names() == ["a.pdf"]
+
+
+def test_nothing_is_taken_from_a_folder_that_keeps_its_files(
+    desk: Any, watcher: Any, clock: Clock, caplog: Any, monkeypatch: Any
+) -> None:
+    """PIPE-93: what cannot be removed could be signed twice; one warning, and the files wait."""
+    desk.drop("a.pdf")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        for _ in range(3):
+            assert watcher.step() == 2.0
+            clock.now += 2
+    assert desk.ledger.names() == []
+    assert "is not writable for this account" in watcher.status.last_error
+    assert len(caplog.records) == 1
+    watcher.step()
+    assert (desk.ledger.names(), watcher.status.last_error) == (["a.pdf"], "")
+
+
+def test_nothing_is_taken_from_a_folder_of_another_service(desk: Any, clock: Clock, polled: Any) -> None:
+    """PIPE-02: also when the folder came after the start, when nobody could be refused any more."""
+    desk.drop("a.pdf")
+    other, ours = FolderClaim(desk.root), FolderClaim(desk.root)
+    assert other.find_fault() is None
+    desk.opened = attrs.evolve(desk.opened, claim=ours)
+    watcher = desk.watcher(settings=ONE_SAMPLE, notices=polled(), clock=clock)
+    watcher.step()
+    assert desk.ledger.names() == []
+    assert "another service takes the files" in watcher.status.last_error
+    other.release()
+    watcher.step()
+    assert desk.ledger.names() == ["a.pdf"]
+    ours.release()

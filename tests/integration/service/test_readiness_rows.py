@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.inspection import Inspection, inspect
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.records.errors import StoreFailed
@@ -187,3 +188,12 @@ def test_a_check_outlives_a_storage_provider_that_breaks(lay: Any, monkeypatch: 
     rows = rows_of(inspect(foundation))
     assert not rows["input-folder:inbox"].ok
     assert type(error).__name__ in rows["input-folder:inbox"].detail
+
+
+def test_a_folder_that_keeps_its_files_is_red(built: Any, lay: Any, monkeypatch: Any) -> None:
+    """API-83, OPS-203: while it runs, and in a check before any start."""
+    service = built()
+    monkeypatch.setattr(LocalFolder, "find_removal_fault", lambda _: "not writable")
+    for rows in (rows_of(service.readiness.report()), rows_of(inspect(lay()))):
+        row = rows["input-folder:inbox"]
+        assert (row.ok, row.gating, "not writable" in row.detail) == (False, True, True)

@@ -173,3 +173,13 @@ def test_a_plugin_chooses_the_format_of_an_upload(built: Any, install: Any, tmp_
     assert receive(io.BytesIO(b"<a>b</a>"), file_name="a.dat").format is Format.XADES
     assert receive(io.BytesIO(b"%PDF-1.7"), file_name="a.pdf").format is Format.PADES
     assert receive(io.BytesIO(b"x"), file_name="a.bin").format is Format.CADES
+
+
+def test_a_second_service_on_one_input_folder_is_refused(built: Any, tmp_path: Path) -> None:
+    """CLU-01: two with roots and databases of their own would sign each file twice; the first one's end lets it in."""
+    first = built()
+    with pytest.raises(StartRefused, match=f"Input folder inbox: another service.*{tmp_path / 'inbox'}") as refused:
+        built(Storage__Root=str(tmp_path / "second"))
+    assert refused.value.exit_code == 75
+    first.stop()
+    built(Storage__Root=str(tmp_path / "second"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -291,3 +292,35 @@ def test_receiving_from_another_file_system_copies(tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["two"]
     finally:
         subprocess.run(["umount", str(target)], check=True)
+
+
+@pytest.mark.parametrize("call", ["rename", "unlink"])
+def test_a_signed_file_that_cannot_be_removed_is_kept(
+    tmp_path: Path, folder: LocalFolder, pauses: list[float], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """PIPE-93: told apart from a rewritten one, at once, and still under its name."""
+    (tmp_path / "a.pdf").write_bytes(SIGNED)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Path, "rename") if call == "rename" else (durable, "remove_file")), refuse)
+        kept = folder.remove_if("a.pdf", fingerprint(SIGNED))
+    assert kept == Removal(RemovalOutcome.KEPT, "not removable: Operation not permitted")
+    assert pauses == []
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.pdf", SIGNED)]
+
+
+def test_a_full_journal_is_waited_for(
+    tmp_path: Path, folder: LocalFolder, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-93: a removal that may work later is tried four times."""
+    (tmp_path / "a.pdf").write_bytes(SIGNED)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert folder.remove_if("a.pdf", fingerprint(SIGNED)).outcome is RemovalOutcome.KEPT
+    assert pauses == [0.5, 2.0, 5.0]

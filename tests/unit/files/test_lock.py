@@ -8,6 +8,7 @@ import pytest
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.files.lock import hold_folder_lock
+from bulksigner.locks import lock_folder
 
 
 def test_a_second_holder_is_refused_by_name(tmp_path: Path) -> None:
@@ -31,3 +32,19 @@ def test_a_lock_that_cannot_be_made_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartRefused) as refused:
         hold_folder_lock(tmp_path / "db" / ".lock")
     assert refused.value.exit_code == 73
+
+
+def test_a_folder_is_held_by_one_and_nothing_is_written(tmp_path: Path) -> None:
+    """OPS-23: a folder that may not be written can be held, too; one made anew is another folder."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    held = lock_folder(folder)
+    with pytest.raises(BlockingIOError):
+        lock_folder(folder)
+    assert held.is_on(folder)
+    assert list(folder.iterdir()) == []
+    folder.rename(tmp_path / "old")
+    folder.mkdir()
+    assert not held.is_on(folder)
+    held.release()
+    lock_folder(tmp_path / "old").release()

@@ -22,7 +22,8 @@ def clean(work: Work) -> None:
     """
     try:
         removal = _remove(work)
-        reason = removal.reason if removal.outcome is RemovalOutcome.DIVERGED else ""
+        reason = removal.reason if removal.outcome in (RemovalOutcome.DIVERGED, RemovalOutcome.KEPT) else ""
+        work.is_input_kept = removal.outcome is RemovalOutcome.KEPT
     except HeldElsewhere as error:
         reason = f"held by another lease: {error.message}"
     except ANYTHING as error:  # whatever a storage provider raises
