@@ -66,12 +66,22 @@ class Worker:
     """Runs one loop thread and one thread for each slot."""
 
     def __init__(
-        self, parts: Parts, pause: PauseFlag, owner: Owner, *, slots: int, poll_interval_seconds: float
+        self,
+        parts: Parts,
+        pause: PauseFlag,
+        owner: Owner,
+        *,
+        slots: int,
+        poll_interval_seconds: float,
+        may_claim: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """Take the parts together; `may_claim` says at each turn why nothing may be claimed, or None."""
         self._parts = parts
         self._pause = pause
         self._owner = owner
         self._poll_interval_seconds = poll_interval_seconds
+        self._may_claim = may_claim
+        self._is_barred = False
         self._slots = _Slots(slots)
         self._inbox: queue.SimpleQueue[Changed | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -126,9 +136,19 @@ class Worker:
         return len(claimed)
 
     def _claim(self, limit: int) -> list[Changed]:
-        if self._pause.read().is_paused:
+        if self._pause.read().is_paused or self._is_kept_from_claiming():
             return []
         return self._parts.queue.claim(limit, self._owner)
+
+    def _is_kept_from_claiming(self) -> bool:
+        """Ask whether jobs may be claimed, and tell of each change once (PIPE-129)."""
+        reason = self._may_claim()
+        if reason is not None and not self._is_barred:
+            log.warning("No job is claimed; queued jobs wait: %s", reason)
+        elif reason is None and self._is_barred:
+            log.info("Jobs are claimed again")
+        self._is_barred = reason is not None
+        return self._is_barred
 
     def _run_twice(self, body: Callable[[bool], None]) -> None:
         """Run the body of a thread, and once more if it dies; a second death stops the claiming (OPS-22)."""

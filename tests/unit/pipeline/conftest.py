@@ -154,13 +154,19 @@ class Rig:
             now=utc_now,
         )
 
-    def worker(self, slots: int = 1, poll_interval_seconds: float = 60.0) -> Worker:
+    def worker(
+        self,
+        slots: int = 1,
+        poll_interval_seconds: float = 60.0,
+        may_claim: Callable[[], str | None] = lambda: None,
+    ) -> Worker:
         return Worker(
             self.parts,
             PauseFlag(self.store),
             Owner("here", "this-life"),
             slots=slots,
             poll_interval_seconds=poll_interval_seconds,
+            may_claim=may_claim,
         )
 
     def drop(self, name: str = "folha.rem", content: bytes = b"content", format: Format = Format.CADES) -> Job:
