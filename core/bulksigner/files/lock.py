@@ -45,8 +45,8 @@ def hold_folder_lock(path: Path) -> FolderLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o640)
     except OSError as error:
         raise StartRefused(
-            f"The lock file {path} cannot be opened: {error.strerror}. Give the account that runs the service write "
-            f"access to {path.parent}.",
+            f"The lock file {path} cannot be opened: {error.strerror}: {error.filename}. Make {path.parent} a folder "
+            f"that the account of the service may write to, or name another Storage:Root.",
             exit_code=_CANNOT_CREATE,
         ) from error
     try:

@@ -92,7 +92,7 @@ def parse_document(data: bytes) -> etree._Element:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         line, column = error.position
-        if error.code in _LIMIT_ERRORS:
+        if error.code in _LIMIT_ERRORS:  # type: ignore[attr-defined] # lxml sets it, its stubs do not know
             raise FormatRefused(
                 f"Refused at {line}:{column}: a text, attribute value, comment or instruction longer than "
                 f"{MAX_TEXT_BYTES} bytes, or a name longer than {MAX_NAME_BYTES}. Divide it, or have the file signed "
