@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108 - folders below it are made by pytest, for this account only
 ENOUGH_BYTES = 2 * 1024**3
 
 

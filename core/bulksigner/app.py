@@ -33,6 +33,7 @@ from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
@@ -150,6 +151,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         now=utc_now,
     )
     pause = PauseFlag(store)
+    room = Room(roots, partial(queue.next_paths, core.pipeline.max_concurrency))
     worker = Worker(
         parts,
         pause,
@@ -157,10 +159,18 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         slots=core.pipeline.max_concurrency,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
         find_hindrance=database_lock.find_loss,
+        find_shortage=room.why_not,
     )
     readiness = Readiness(
         collect_checks(
-            store, engine.find_fault(), folders, watchers, profiles, worker, foundation.registry.readiness_checks
+            store,
+            engine.find_fault(),
+            folders,
+            watchers,
+            profiles,
+            worker,
+            {f"disk:{roots.root}": room.look},
+            foundation.registry.readiness_checks,
         ),
         scrubber,
     )

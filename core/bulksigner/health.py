@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bulksigner.contract.errors import BulkSignerError
@@ -29,6 +29,7 @@ def collect_checks(
     watchers: FolderWatchers,
     profiles: OpenedProfiles,
     worker: Worker,
+    disks: Mapping[str, Callable[[], Verdict]],
     of_plugins: Iterable[ReadinessCheck],
 ) -> list[ReadinessCheck]:
     """Return the checks of this build, the core's first; `engine_fault` is the verdict of the self-test at boot."""
@@ -41,6 +42,7 @@ def collect_checks(
     checks += [
         CallableCheck(f"signing-profile:{profile.name}", False, _profile_look(profile)) for profile in profiles.all
     ]
+    checks += [CallableCheck(name, False, look) for name, look in disks.items()]  # API-100
     known = {opened.name for opened in folders}
     checks += [
         CallableCheck(f"profile-input-folder:{profile.name}", False, _unknown_folder_look(profile))

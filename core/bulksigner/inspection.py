@@ -71,7 +71,9 @@ def _asked(name: str, gating: bool, look: Callable[[], str]) -> ReadinessRow:
 
 def _look_at_root(root: Path) -> str:
     place = next(parent for parent in (root, *root.parents) if os.path.exists(parent))  # noqa: PTH110 - never raises
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    if not place.is_dir():
+        raise BulkSignerError(f"{place} is not a folder; name another place with Storage:Root")
+    if not os.access(place, os.W_OK | os.X_OK):
         raise BulkSignerError(f"{place} is not writable for this account")
     return f"{root} is writable" if place == root else f"{root} will be created in {place}"
 

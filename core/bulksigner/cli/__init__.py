@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from bulksigner.cli.output import forgiving_output
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, StartRefused
 
 __all__ = ["main"]
@@ -21,6 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
         parser.error("name a command: serve, init, check, plugins or version")
+    with forgiving_output():
+        return _run(parsed)
+
+
+def _run(parsed: argparse.Namespace) -> int:
     # Each command imports its own needs: worker processes import this module again and must start fast.
     try:
         if parsed.command == "init":

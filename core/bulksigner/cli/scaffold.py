@@ -58,7 +58,16 @@ Password = {password}
 
 def init(directory: str, *, pfx: str | None, force: bool) -> int:
     """Write `settings.toml` into a folder and say what to do next; refuses to replace one unless forced."""
-    folder = Path(directory).resolve()
+    try:
+        return _write_starter(Path(directory).resolve(), pfx=pfx, force=force)
+    except OSError as error:
+        raise BulkSignerError(
+            f"The settings cannot be written: {error.strerror}: {error.filename}. "
+            "Name a folder that can be created, or written to, by this account."
+        ) from error
+
+
+def _write_starter(folder: Path, *, pfx: str | None, force: bool) -> int:
     target = folder / "settings.toml"
     if target.exists() and not force:
         raise BulkSignerError(f"{target} exists already; it was not touched. Use --force to replace it.")

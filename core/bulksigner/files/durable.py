@@ -33,6 +33,7 @@ __all__ = [
     "flush_file",
     "flush_folder",
     "identify",
+    "is_disk_full",
     "measure",
     "measure_identified",
     "move_folder",
@@ -57,6 +58,8 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | 
 _BINARY = getattr(os, "O_BINARY", 0)
 # What a system or a file system answers that cannot rename without replacing; NFS says EINVAL.
 _NO_EXCLUSIVE_RENAME = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 _thread = threading.local()
 _flushes = SharedFlushes()
@@ -231,6 +234,17 @@ def write_new(target: Path, write: Callable[[BinaryIO], T]) -> T:
             target.unlink(missing_ok=True)
             raise
     return value
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Tell whether an error is, or comes from, a volume or a quota without space (BEY-22)."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _NO_SPACE:
+            return True
+        cause = cause.__cause__
+    # From a worker process and from plugins the words alone arrive.
+    return any(os.strerror(number) in str(error) for number in _NO_SPACE)
 
 
 def _open_owned(path: str, flags: int) -> int:

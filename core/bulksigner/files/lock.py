@@ -28,7 +28,7 @@ def hold_folder_lock(path: Path) -> HeldLock:
         ) from held
     except OSError as error:
         raise StartRefused(
-            f"The lock file {path} cannot be opened: {error.strerror}. Give the account that runs the service write "
-            f"access to {path.parent}.",
+            f"The lock file {path} cannot be opened: {error.strerror}: {error.filename}. Make {path.parent} a folder "
+            f"that the account of the service may write to, or name another Storage:Root.",
             exit_code=_CANNOT_CREATE,
         ) from error

@@ -88,6 +88,10 @@ class WorkRoots:
         """Return the free space of the roots' volume, in bytes (BEY-22)."""
         return shutil.disk_usage(self.root).free
 
+    def total_bytes(self) -> int:
+        """Return the size of the roots' volume, in bytes."""
+        return shutil.disk_usage(self.root).total
+
     def _prove_promotion(self) -> None:
         first, second = self.processing / f"{_PROBE}-1", self.processing / f"{_PROBE}-2"
         target = self.output / _PROBE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
+import re
 from typing import BinaryIO
 
 from bulksigner.contract.certificate import Digest, OpenedKey
@@ -14,10 +15,16 @@ from bulksigner.formats.measuring import require_same
 from bulksigner.formats.model import FormatRefused
 from bulksigner.formats.spec import SignatureSpec
 
-__all__ = ["PadesSigner"]
+__all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner"]
+
+MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
+"""Largest file that is signed; up to twice its length is held in memory."""
 
 _HEADER = b"%PDF-"
 _HEADER_SEARCH_BYTES = 1024
+_END_SEARCH_BYTES = 2048
+# Each on a line of its own, as pyHanko wants them: looking for a line's start, it would read a file of junk whole.
+_END = re.compile(rb"[\r\n]startxref[\0\t\n\f\r ]++(\d{1,15})[\0\t\f ]*+[\r\n][\r\n]*+%%EOF")
 
 
 class PadesSigner:
@@ -36,6 +43,11 @@ class PadesSigner:
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Write `source` followed by the signature's update to `target`; see `FileSigner.sign`."""
         digest = self._spec.digest
+        if expected.length > MAX_DOCUMENT_BYTES:
+            raise FormatRefused(
+                f"The file has {expected.length} bytes; PDF files are signed up to {MAX_DOCUMENT_BYTES} bytes. "
+                "Split it, or have it signed as CAdES."
+            )
         source.seek(0)
         document = io.BytesIO(source.read())
         # The input's, the signature's and the artifact's digest all begin with the same bytes, hashed once for all.
@@ -45,6 +57,7 @@ class PadesSigner:
             signed = artifact.copy() if digest is Digest.SHA256 else hashlib.new(digest.value, content)
             require_same(Measured(length, artifact.digest()), expected)
             _require_header(content)
+            _require_end(content)
 
         start, end = self._pdf_update.append_signature(
             document,
@@ -76,3 +89,18 @@ def _require_header(content: memoryview) -> None:
         )
     if position < 0:
         raise FormatRefused("The file is not a PDF: it does not begin with %PDF-.")
+
+
+def _require_end(content: memoryview) -> None:
+    """Refuse junk by the last bytes of the file, before anything reads all of it (SEC-70)."""
+    ends = _END.findall(bytes(content[-_END_SEARCH_BYTES:]))
+    if not ends:
+        raise FormatRefused(
+            f"The PDF is cut off or damaged: its last {_END_SEARCH_BYTES} bytes have no startxref, offset and %%EOF, "
+            "each on a line of its own. Produce the file again and submit it."
+        )
+    if int(ends[-1]) >= len(content):
+        raise FormatRefused(
+            f"The PDF is damaged: its startxref names byte {int(ends[-1])}, and the file has {len(content)} bytes. "
+            "Produce the file again and submit it."
+        )

@@ -189,5 +189,6 @@ def _end_last_line(document: io.BytesIO) -> None:
 
 
 def _describe(error: Exception) -> str:
-    text = str(error).strip().rstrip(".")
+    # pyHanko writes the prefix of some offsets twice.
+    text = str(error).strip().rstrip(".").replace("0x0x", "0x")
     return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) or not text else text

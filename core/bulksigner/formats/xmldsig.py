@@ -25,6 +25,8 @@ __all__ = [
     "DIGEST_METHODS",
     "DS",
     "ENVELOPED",
+    "MAX_NAME_BYTES",
+    "MAX_TEXT_BYTES",
     "SIGNATURE_METHODS",
     "Scope",
     "canonical_document",
@@ -41,6 +43,12 @@ DS = "http://www.w3.org/2000/09/xmldsig#"
 C14N = "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"
 ENVELOPED = f"{DS}enveloped-signature"
 
+MAX_TEXT_BYTES = 10_000_000
+"""Longest text, attribute value, comment or instruction; libxml2 ends there."""
+
+MAX_NAME_BYTES = 50_000
+"""Longest name of an element or attribute; libxml2 ends there."""
+
 DIGEST_METHODS: Mapping[Digest, str] = MappingProxyType(
     {
         Digest.SHA256: "http://www.w3.org/2001/04/xmlenc#sha256",
@@ -56,6 +64,14 @@ SIGNATURE_METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
     }
 )
 
+# Their texts advise to switch libxml2's protection off.
+_LIMIT_ERRORS = frozenset(
+    {
+        etree.ErrorTypes.ERR_RESOURCE_LIMIT,
+        etree.ErrorTypes.ERR_NAME_TOO_LONG,
+        etree.ErrorTypes.ERR_COMMENT_NOT_FINISHED,
+    }
+)
 _XML = "http://www.w3.org/XML/1998/namespace"
 _XPATH_TRANSFORMS = frozenset(
     {"http://www.w3.org/TR/1999/REC-xpath-19991116", "http://www.w3.org/2002/06/xmldsig-filter2"}
@@ -76,6 +92,12 @@ def parse_document(data: bytes) -> etree._Element:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         line, column = error.position
+        if error.code in _LIMIT_ERRORS:  # type: ignore[attr-defined] # lxml sets it, its stubs do not know
+            raise FormatRefused(
+                f"Refused at {line}:{column}: a text, attribute value, comment or instruction longer than "
+                f"{MAX_TEXT_BYTES} bytes, or a name longer than {MAX_NAME_BYTES}. Divide it, or have the file signed "
+                "as CAdES."
+            ) from error
         raise FormatRefused(f"Not well-formed XML at {line}:{column}: {error.msg}.") from error
 
 

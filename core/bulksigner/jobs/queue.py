@@ -57,6 +57,12 @@ def _claim(kind: EngineKind) -> Prepared:
 
 
 _CLAIM = {kind: _claim(kind) for kind in EngineKind}
+_NEXT = Prepared(
+    JobRow.select(JobRow.original_path)
+    .where(JobRow.status == literal(JobStatus.QUEUED))
+    .order_by(JobRow.queued_at, JobRow.id)
+    .limit(slot("limit"))
+)
 _CLAIMED_AT = Prepared(
     JobRow.select(*COLUMNS).where(
         JobRow.status == literal(JobStatus.PROCESSING),
@@ -156,6 +162,10 @@ class Queue:
         # RETURNING promises no order.
         claimed.sort(key=lambda job: (job.queued_at or now, job.id))
         return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
+
+    def next_paths(self, limit: int) -> list[str]:
+        """Return the input paths of the oldest queued jobs, which the next claims take (PIPE-129)."""
+        return [row[0] for row in self._store.read(lambda: self._store.execute(_NEXT, limit=limit).rows)]
 
     def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
         if job is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost
+from bulksigner.files.durable import is_disk_full
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import change_of
@@ -73,6 +74,8 @@ class Ending:
         is_expected = isinstance(error, BulkSignerError)
         code = error.code or step.code if isinstance(error, BulkSignerError) else step.code
         text = error.message if isinstance(error, BulkSignerError) else describe(error)
+        if is_disk_full(error):
+            text = f"{text.rstrip('.')}. Free space below {work.parts.roots.root}, then retry the job."
         # Before it is stored anywhere (SEC-57).
         text = work.parts.scrub(text)[:LONGEST_TEXT]
         log.log(
@@ -81,7 +84,7 @@ class Ending:
             step.name,
             text,
             exc_info=None if is_expected else error,
-            extra=facts(job_id=work.job.id, profile=work.job.profile_name, code=code),
+            extra=facts(job_id=work.job.id, file_name=work.job.file_name, profile=work.job.profile_name, code=code),
         )
         if isinstance(error, RaceLost):
             # Another writer has the job's row (it was cleared, or taken over): its files are that writer's business.

@@ -74,13 +74,19 @@ class Worker:
         slots: int,
         poll_interval_seconds: float,
         find_hindrance: Callable[[], str | None] = lambda: None,
+        find_shortage: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`find_hindrance` says before each claim why this service may not claim now, or None (DEP-26)."""
+        """Take the parts together; before each claim both functions say why nothing may be claimed now, or None.
+
+        A hindrance is a fault of the service (DEP-26), a shortage passes by itself (PIPE-129).
+        """
         self._parts = parts
         self._pause = pause
         self._owner = owner
         self._poll_interval_seconds = poll_interval_seconds
         self._find_hindrance = find_hindrance
+        self._find_shortage = find_shortage
+        self._is_short = False
         self._slots = _Slots(slots)
         self._inbox: queue.SimpleQueue[Changed | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -136,7 +142,7 @@ class Worker:
         return len(claimed)
 
     def _claim(self, limit: int) -> list[Changed]:
-        if self._is_hindered() or self._pause.read().is_paused:
+        if self._is_hindered() or self._pause.read().is_paused or self._is_kept_waiting():
             return []
         return self._parts.queue.claim(limit, self._owner)
 
@@ -148,6 +154,15 @@ class Worker:
             log.info("Jobs are claimed again")
         self._hindrance = hindrance
         return hindrance is not None
+
+    def _is_kept_waiting(self) -> bool:
+        reason = self._find_shortage()
+        if reason is not None and not self._is_short:
+            log.warning("No job is claimed; queued jobs wait: %s", reason)
+        elif reason is None and self._is_short:
+            log.info("Jobs are claimed again")
+        self._is_short = reason is not None
+        return self._is_short
 
     def _run_twice(self, body: Callable[[bool], None]) -> None:
         """Run the body of a thread, and once more if it dies; a second death stops the claiming (OPS-22)."""

@@ -36,7 +36,11 @@ class _Resource:
     def __init__(self, routes: Sequence[Route], services: WebServices, guard: ApiKeyGuard) -> None:
         self._allowed = [route.method for route in routes]
         for route in routes:
-            setattr(self, f"on_{route.method.lower()}", _responder(route, services, guard))
+            respond = _responder(route, services, guard)
+            setattr(self, f"on_{route.method.lower()}", respond)
+            if route.method == "GET":
+                self._allowed.append("HEAD")
+                self.on_head = _without_body(respond)
 
     def on_options(self, *_: object, **__: str) -> None:
         raise falcon.HTTPMethodNotAllowed(self._allowed)
@@ -54,6 +58,18 @@ def _responder(route: Route, services: WebServices, guard: ApiKeyGuard) -> Respo
         route.act(services, request, response, **parameters)
 
     return respond
+
+
+def _without_body(respond: Responder) -> Responder:
+    """Answer HEAD as GET is answered; Falcon sends no body, and an opened file is closed here."""
+
+    def respond_head(request: falcon.Request, response: falcon.Response, **parameters: str) -> None:
+        respond(request, response, **parameters)
+        if response.stream is not None:
+            response.stream.close()  # type: ignore[union-attr] # the only stream of this app is a file
+            response.stream = None
+
+    return respond_head
 
 
 class _Envelope:

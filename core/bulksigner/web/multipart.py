@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import attrs
 import falcon
-from falcon.media.multipart import BodyPart, MultipartFormHandler, MultipartParseOptions
+from falcon.media.multipart import BodyPart, MultipartFormHandler, MultipartParseError, MultipartParseOptions
 
-from bulksigner.contract.errors import NotAllowed
+from bulksigner.contract.errors import NotAllowed, Refusal
 from bulksigner.web.limits import MAX_FIELD_BYTES, MAX_PART_COUNT
 from bulksigner.web.problems import InvalidRequest
 
@@ -22,6 +22,7 @@ __all__ = ["UploadForm", "read_upload", "too_large"]
 
 FILE_PART = "file"
 FIELDS = ("format", "profile")
+_NAME = "upload.invalid-name"
 _BUFFER_BYTES = 256 * 1024
 
 
@@ -32,6 +33,17 @@ class UploadForm:
     file_name: str
     stream: BinaryIO
     values: Mapping[str, str]
+    has_file: bool = True
+
+    def name_fault(self, refusal: Refusal) -> Refusal:
+        """Say of a refusal for the file's sake which part of the form is at fault; others stay as they are."""
+        if refusal.code == "upload.empty":
+            problem = "has no bytes" if self.has_file else "is missing; send the file in a part of this name"
+        elif refusal.code == _NAME and not isinstance(refusal, InvalidRequest):
+            problem = refusal.message if self.file_name else "has no filename; name it in its Content-Disposition"
+        else:
+            return refusal
+        return InvalidRequest(FILE_PART, problem, code=refusal.code)
 
 
 def too_large(max_bytes: int) -> NotAllowed:
@@ -65,13 +77,22 @@ def _parts_of(request: falcon.Request, content_type: str, max_bytes: int) -> Ite
 
 
 def _readable(parts: Iterator[BodyPart]) -> Iterator[BodyPart]:
-    for part in parts:
+    for part in _in_order(parts):
         try:
             _ = part.name, part.filename, part.content_type
         except UnicodeDecodeError:
             # Falcon decodes these when they are first asked for, and lets the error through.
             raise InvalidRequest("Content-Disposition", "names in a form must be UTF-8") from None
         yield part
+
+
+def _in_order(parts: Iterator[BodyPart]) -> Iterator[BodyPart]:
+    try:
+        yield from parts
+    except MultipartParseError as error:
+        raise InvalidRequest(
+            "body", f"is not a whole multipart form ({error.description}); a form ends with --boundary--"
+        ) from error
 
 
 class _CappedBody:
@@ -105,7 +126,7 @@ class _Parts:
                 return UploadForm(part.filename or "", stream, self._values)
             self._refuse_file(part)
             self._take_field(part)
-        return UploadForm("", io.BytesIO(), self._values)
+        return UploadForm("", io.BytesIO(), self._values, has_file=False)
 
     def check_rest(self) -> None:
         for part in self._parts:
@@ -124,8 +145,10 @@ class _Parts:
         return part.name in FIELDS and part.name not in self._query
 
     def _refuse_file(self, part: BodyPart) -> None:
-        if part.name == FILE_PART or part.filename is not None:
-            raise NotAllowed("Send exactly one file, in a part named 'file'.", code="upload.invalid-name")
+        if part.name == FILE_PART:
+            raise InvalidRequest(FILE_PART, "is given twice; send each file in a request of its own", code=_NAME)
+        if part.filename is not None:
+            raise InvalidRequest(part.name or "", "has a file; send exactly one, in a part named 'file'", code=_NAME)
 
 
 def _text(part: BodyPart) -> str:

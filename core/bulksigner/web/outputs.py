@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import logging
 import os
 import stat
@@ -12,6 +14,7 @@ from typing import BinaryIO
 import attrs
 
 from bulksigner.contract.errors import NotAllowed
+from bulksigner.jobs.model import Job
 from bulksigner.observability.logs import facts
 
 __all__ = ["OpenedOutput", "disposition", "open_output"]
@@ -41,11 +44,14 @@ class OpenedOutput:
         return _TYPES.get(Path(self.name).suffix.lower(), "application/octet-stream")
 
 
-def open_output(root: Path, recorded: str) -> OpenedOutput:
+def open_output(root: Path, job: Job) -> OpenedOutput:
     """Open the file recorded as a job's output; it must be a regular file inside `root` (SEC-67).
 
-    Raises `NotAllowed` with `job.output-gone` when it is not there any more.
+    Raises `NotAllowed` with `job.output-gone` when it is not there any more, also when another lies under its name.
     """
+    recorded = job.output_path
+    if recorded is None:
+        raise NotAllowed(f"No output is recorded for job {job.id}.", code="job.output-gone")
     path = root / recorded
     gone = NotAllowed(f"{path} is not there any more; it was taken from the output folder.", code="job.output-gone")
     try:
@@ -68,7 +74,25 @@ def open_output(root: Path, recorded: str) -> OpenedOutput:
     if not stat.S_ISREG(state.st_mode):
         os.close(descriptor)
         raise gone
-    return OpenedOutput(os.fdopen(descriptor, "rb"), state.st_size, path.name)
+    stream = os.fdopen(descriptor, "rb")
+    if not _is_delivered(stream, state, job):
+        stream.close()
+        raise NotAllowed(
+            f"{path} is not the file that job {job.id} delivered: it was replaced or changed.", code="job.output-gone"
+        )
+    return OpenedOutput(stream, state.st_size, path.name)
+
+
+def _is_delivered(stream: BinaryIO, state: os.stat_result, job: Job) -> bool:
+    """Compare with the job's record: length and time are enough while both agree, else the content decides."""
+    if job.output_length is not None and state.st_size != job.output_length:
+        return False
+    modified_at = datetime.datetime.fromtimestamp(state.st_mtime, datetime.UTC)
+    if job.output_sha256 is None or modified_at == job.output_modified_at:
+        return True
+    digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type] # a file read as bytes
+    stream.seek(0)
+    return digest == job.output_sha256
 
 
 def disposition(name: str) -> str:

@@ -12,6 +12,7 @@ import falcon
 
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import NotFound, Refusal
+from bulksigner.files.durable import is_disk_full
 from bulksigner.observability.logs import facts
 from bulksigner.records.errors import StoreFailed
 from bulksigner.web.wire import SECURITY_HEADERS, RequestIds, dump_json
@@ -102,19 +103,27 @@ class Problems:
     def _answer_unexpected(
         self, request: falcon.Request, response: falcon.Response, error: Exception, _: dict[str, object]
     ) -> None:
-        _log.error("Request failed", exc_info=error, extra=facts(method=request.method, path=request.path))
-        self._send_internal(request, response, error)
+        self._send_internal(request, response, error, trace=True)
 
     def _answer_store_failed(
         self, request: falcon.Request, response: falcon.Response, error: StoreFailed, _: dict[str, object]
     ) -> None:
         # Without its trace: while a database is away every request ends like this.
-        _log.error("Request failed: %s", error.message, extra=facts(method=request.method, path=request.path))
-        self._send_internal(request, response, error)
+        self._send_internal(request, response, error, trace=False)
 
-    def _send_internal(self, request: falcon.Request, response: falcon.Response, error: Exception) -> None:
+    def _send_internal(
+        self, request: falcon.Request, response: falcon.Response, error: Exception, *, trace: bool
+    ) -> None:
         row = self._codes["internal"]
-        self._send(request, response, Problem(500, row.code, row.title, f"{type(error).__name__}; see the log"))
+        where = facts(method=request.method, path=request.path)
+        if is_disk_full(error):
+            # A fault of the host, whose place is in the text; a traceback would tell an operator nothing more.
+            _log.error("Request failed: the disk is full, free space on it: %s", error, extra=where)
+            detail = "The disk of the service is full; nothing was kept of the request. Send it again later."
+        else:
+            _log.error("Request failed: %s", error, exc_info=error if trace else None, extra=where)
+            detail = f"{type(error).__name__}; see the log"
+        self._send(request, response, Problem(500, row.code, row.title, detail))
 
     def _send(self, request: falcon.Request, response: falcon.Response, problem: Problem) -> None:
         if problem.status < 500:

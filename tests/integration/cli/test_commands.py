@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from bulksigner.testing.files import pdf_file
 
 
@@ -139,3 +141,91 @@ def test_wrong_command_lines(run):
         ran = run(*arguments)
         assert ran.code == 2
         assert "usage: bulksigner" in ran.err
+
+
+def test_init_where_nothing_can_be_written(run, tmp_path):
+    """OPS-204: one sentence with the place and what to do, and no traceback."""
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    for place in (taken / "x", "/proc/x"):
+        ran = run("init", str(place))
+        assert ran.code == 1
+        assert ran.err.startswith("The settings cannot be written: ")
+        assert ran.err.count("\n") == 1
+    assert taken.read_text() == "a file"
+
+
+def test_a_storage_root_that_is_a_file(run, made, tmp_path):
+    """OPS-203, OPS-59: told as what it is, by `check` and by a start."""
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    checked = run("check", folder=made, Storage__Root=str(taken))
+    assert f"storage-root             {taken} is not a folder; name another" in checked.out
+    served = run("serve", folder=made, Storage__Root=str(taken))
+    assert served.code == 73
+    assert str(taken) in served.err
+    assert "Traceback" not in served.err
+
+
+def start(made, environment, arguments, stdout):
+    return subprocess.Popen(
+        [sys.executable, "-m", "bulksigner", *arguments],
+        cwd=made,
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("command", ["check", "plugins", "version"])
+def test_a_reader_that_went_away_changes_no_verdict(made, environment, command):
+    """OPS-203, OPS-241: `check | head -1` exits as the check found, and says nothing more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        process = start(made, environment, [command], pipe)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_full_disk_below_standard_output_is_told_once(made, environment):
+    """OPS-203: the verdict stands, and standard error says why nothing was printed."""
+    with open("/dev/full", "w") as full:
+        process = start(made, environment, ["check"], full)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "Standard output cannot be written: No space left on device.\n")
+
+
+@pytest.mark.parametrize("closed", ["pipe", "descriptor"])
+def test_a_service_outlives_its_standard_output(made, environment, closed):
+    """OPS-18: without a reader the panels and the log are dropped; files are signed and the stop is clean."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = {"BULK_SIGNER_URLS": f"http://127.0.0.1:{probe.getsockname()[1]}"}
+    if closed == "pipe":
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "wb") as pipe:
+            service = start(made, environment | address, ["serve"], pipe)
+    else:
+        script = 'exec "$0" -m bulksigner serve >&-'
+        service = subprocess.Popen(
+            ["/bin/sh", "-c", script, sys.executable],
+            cwd=made,
+            env=environment | address,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    try:
+        (made / "inbox" / "contrato.pdf").write_bytes(pdf_file())
+        signed = made / "data" / "output" / "contrato.signed.pdf"
+        deadline = time.monotonic() + 60
+        while not signed.exists() and service.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        service.send_signal(signal.SIGTERM)
+        _, errors = service.communicate(timeout=30)
+    finally:
+        service.kill()
+    assert (service.returncode, errors) == (0, "")
+    assert signed.exists()

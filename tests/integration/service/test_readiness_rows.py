@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
+from bulksigner.files.work import WorkRoots
 from bulksigner.inspection import Inspection, inspect
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.records.errors import StoreFailed
@@ -48,6 +49,7 @@ def test_every_row_of_a_sound_service_is_green(built: Any, tmp_path: Path) -> No
         ("pipeline-worker", True, True),
         ("input-folder:inbox", True, True),
         ("signing-profile:default", True, False),
+        (f"disk:{tmp_path / 'data'}", True, False),
     ]
     assert report.rows[0].detail == f"reachable (SQLite ({tmp_path / 'data/db/bulksigner.db'}))"
 
@@ -63,6 +65,7 @@ def test_each_row_turns_red_for_its_own_reason(built: Any, tmp_path: Path, monke
     monkeypatch.setattr(service.store, "probe", fail)
     service.worker._fault = "the thread pipeline-loop died twice"
     shutil.rmtree(tmp_path / "inbox")
+    monkeypatch.setattr(WorkRoots, "free_bytes", lambda _: 0)
     report = service.readiness.report()
     rows = rows_of(report)
     assert not report.ready
@@ -71,6 +74,7 @@ def test_each_row_turns_red_for_its_own_reason(built: Any, tmp_path: Path, monke
     assert rows["database"].detail.endswith("StoreFailed)")
     assert rows["signing-engine"].detail == "the self-test failed: Pades: OSError: libcrypto"
     assert "died twice" in rows["pipeline-worker"].detail
+    assert "0.0 MiB free" in rows[f"disk:{tmp_path / 'data'}"].detail
     assert str(tmp_path / "inbox") in rows["input-folder:inbox"].detail
 
 

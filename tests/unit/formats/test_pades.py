@@ -29,10 +29,10 @@ from pyhanko_certvalidator import ValidationContext
 from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from bulksigner.contract.certificate import Digest
-from bulksigner.contract.signing import Format
+from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import CheckFailed, ContentChanged, Expectation, FormatRefused
-from bulksigner.formats.pades import PadesSigner
+from bulksigner.formats.pades import MAX_DOCUMENT_BYTES, PadesSigner
 from bulksigner.formats.spec import BASELINE_B
 
 LAYOUTS = ("classic", "streams", "hybrid")
@@ -198,9 +198,18 @@ REFUSED: dict[str, tuple[Callable[[Any], bytes], str]] = {
     "text": (lambda sample: b"CNAB240" * 50, "not a PDF"),
     "late header": (lambda sample: b"\n" * 2000 + sample().build(), "not a PDF"),
     "junk": (lambda sample: b"\xef\xbb\xbf" + sample().build(), r"junk before its header \(bytes 0 to 2\)"),
-    "header alone": (lambda sample: b"%PDF-1.7\n", r"damaged \(cross-reference\)"),
-    "cut off": (lambda sample: sample(filler_bytes=5000).build()[:-40], r"damaged \(cross-reference\)"),
-    "no end": (lambda sample: sample(end=b"").build(), r"damaged \(cross-reference\)"),
+    "header alone": (lambda sample: b"%PDF-1.7\n", "cut off or damaged: its last 2048 bytes"),
+    "cut off": (lambda sample: sample(filler_bytes=5000).build()[:-40], "no startxref, offset and %%EOF"),
+    "no end": (lambda sample: sample(end=b"").build(), "cut off or damaged"),
+    "negative offset": (lambda sample: b"%PDF-1.7\nstartxref\n-5\n%%EOF", "cut off or damaged"),
+    "offset behind the end": (
+        lambda sample: b"%PDF-1.7\nstartxref\n99\n%%EOF",
+        "startxref names byte 99, and the file has 27 bytes",
+    ),
+    "offset of no dictionary": (
+        lambda sample: b"%PDF-1.7\n1 0 obj\n[[[\nendobj\nstartxref\n9\n%%EOF",
+        r"Dictionary read error at byte 0x1\d",
+    ),
     "shifted": (lambda sample: sample().build().replace(b"%PDF-1.7\n", b"%PDF-1.7\n\n\n"), "damaged"),
     "no table": (lambda sample: sample().build().replace(b"xref\n0 1", b"xxxx\n0 1"), r"damaged \(cross-reference\)"),
     "no root": (lambda sample: sample().build().replace(b"/Root 1 0 R", b"/Root 7 0 R"), "damaged"),
@@ -303,6 +312,31 @@ def test_memory_stays_within_three_times_the_file(
     finally:
         tracemalloc.stop()
     assert peak_bytes < 3 * expected.length
+
+
+@pytest.mark.parametrize(
+    "end", [b"", b"startxref\n9\n%%EOF\n", b"\nstartxref\n9 %%EOF"], ids=["none", "joined", "line"]
+)
+def test_junk_behind_a_header_is_refused_by_its_last_bytes(
+    rsa_key: Any, end: bytes, measure: Any, signed_at: datetime.datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-70, PERF-11: pyHanko would look for a line in all of it, byte by byte and at ten times its memory."""
+    content = b"%PDF-1.7\n" + bytes(5_000_000) + end
+    signer = PadesSigner(rsa_key, BASELINE_B)
+    monkeypatch.setattr(signer._pdf_update, "append_signature", lambda *_: pytest.fail("pyHanko was asked"))
+    with pytest.raises(FormatRefused, match="last 2048 bytes"):
+        signer.sign(io.BytesIO(content), io.BytesIO(), expected=measure(content), signed_at=signed_at)
+
+
+def test_a_file_beyond_the_limit_is_not_read(rsa_key: Any, signed_at: datetime.datetime) -> None:
+    """PERF-11: a PDF is held in memory, so its size has a limit, and the text names it."""
+    with pytest.raises(FormatRefused, match="has 536870913 bytes; PDF files are signed up to 536870912 bytes"):
+        PadesSigner(rsa_key, BASELINE_B).sign(
+            None,  # type: ignore[arg-type] # nothing reads it
+            io.BytesIO(),
+            expected=Measured(MAX_DOCUMENT_BYTES + 1, b""),
+            signed_at=signed_at,
+        )
 
 
 def test_pyhanko_is_imported_by_the_pdf_signer_alone(rsa_key: Any) -> None:

@@ -296,7 +296,7 @@ def test_a_full_disk_is_told_and_leaves_no_output(rig: Any, monkeypatch: Any) ->
 
     monkeypatch.setattr(durable, "promote", fail)
     job = rig.run()
-    assert str(job.error_message).endswith("No space left on device.")
+    assert f"No space left on device. Free space below {rig.roots.root}" in str(job.error_message)
     assert job.status is JobStatus.FAILED
 
 

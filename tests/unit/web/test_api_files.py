@@ -126,6 +126,31 @@ def test_exactly_one_file_with_a_name(client: TestClient, service: Any, parts: l
     assert service.uploads == []
 
 
+@pytest.mark.parametrize(
+    ("parts", "name", "text"),
+    [
+        ([END], "file", "is missing; send the file in a part of this name"),
+        ([file(b""), END], "file", "has no bytes"),
+        ([file(file_name=None), END], "file", "has no filename"),
+        ([file(), file(), END], "file", "is given twice"),
+        ([file(name="upload"), END], "upload", "has a file; send exactly one, in a part named 'file'"),
+        ([file(), file(name="second"), END], "second", "has a file"),
+        ([file()], "body", "is not a whole multipart form"),
+        ([file()[:30]], "body", "is not a whole multipart form"),
+        ([field(f"other{number}", "x") for number in range(12)] + [file(), END], "body", "maximum number"),
+    ],
+    ids=["missing", "no bytes", "no name", "two", "wrong part", "other after", "cut off", "cut in a head", "many"],
+)
+def test_a_refused_form_names_what_is_wrong(
+    client: TestClient, service: Any, parts: list[bytes], name: str, text: str
+) -> None:
+    """API-03, API-54: `errors` names the part in every environment, and what is wrong with it."""
+    answer = send(client, *parts)
+    assert answer.status_code == 400
+    assert text in answer.json["errors"][name][0]
+    assert service.uploads == []
+
+
 def test_a_form_of_no_bytes_at_all(client: TestClient) -> None:
     """API-54: it has no part either."""
     answer = client.simulate_post("/api/files", headers={"Content-Type": TYPE, "Content-Length": "0"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -205,6 +207,45 @@ def test_a_file_that_was_taken_is_gone(client: TestClient, service: Any, new_job
     assert_gone(client)
     service.add(new_job(status=JobStatus.COMPLETED, output_path=None))
     assert_gone(client)
+
+
+def test_another_file_under_the_name_is_not_the_output(
+    client: TestClient, service: Any, new_job: Building, tmp_path: Path
+) -> None:
+    """API-64, BEY-01: length and time are compared, and the content where the time differs."""
+    output = tmp_path / "a.pdf"
+    output.write_bytes(b"signed")
+    written_at = datetime.datetime.fromtimestamp(output.stat().st_mtime, datetime.UTC)
+    service.add(
+        new_job(
+            status=JobStatus.COMPLETED,
+            output_path=str(output),
+            output_length=6,
+            output_sha256=hashlib.sha256(b"signed").hexdigest(),
+            output_modified_at=written_at,
+        )
+    )
+
+    def put(content: bytes, seconds_later: int) -> None:
+        output.write_bytes(content)
+        at = written_at.timestamp() + seconds_later
+        os.utime(output, (at, at))
+
+    url = f"/api/jobs/{JOB}/output"
+    assert client.simulate_get(url).content == b"signed"
+    put(b"signed", 60)
+    assert client.simulate_get(url).content == b"signed"
+    put(b"forged", 60)
+    assert_gone(client)
+    put(b"signed!", 0)
+    assert_gone(client)
+
+
+def test_head_opens_what_get_would_send(client: TestClient, service: Any, new_job: Building, tmp_path: Path) -> None:
+    """API-64: status, type and length without the bytes; the file does not stay open."""
+    completed(service, new_job, tmp_path, "a.pdf")
+    answer = client.simulate_head(f"/api/jobs/{JOB}/output")
+    assert (answer.status_code, answer.headers["content-length"], answer.content) == (200, "6", b"")
 
 
 def test_only_a_regular_file_inside_the_output_folder_is_sent(

@@ -93,6 +93,8 @@ def test_an_unknown_route_is_not_found(client: TestClient, path: str) -> None:
 def test_a_method_without_a_row_is_not_allowed(client: TestClient, path: str, method: str) -> None:
     """API-05, SEC-38: 405 with `request.invalid` and the methods there are; a preflight is refused too."""
     there = {route.method for route in ROUTES if route.path == path}
+    if "GET" in there:
+        there.add("HEAD")
     if method in there:
         return
     headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
@@ -133,3 +135,11 @@ def test_paths_are_templates_falcon_knows() -> None:
     for route in ROUTES:
         assert re.fullmatch(r"(/[a-z]+|/\{id\})+", route.path)
         assert route.method in falcon.HTTP_METHODS
+
+
+@pytest.mark.parametrize("path", ["/api/health", "/api/ready", "/api/jobs", "/api/jobs/unknown"])
+def test_head_answers_as_get_without_a_body(client: TestClient, path: str) -> None:
+    """RFC 9110 9.3.2: the same status and headers, for load balancers that ask this way."""
+    asked, told = client.simulate_get(path), client.simulate_head(path)
+    assert (told.status_code, told.headers["content-type"]) == (asked.status_code, asked.headers["content-type"])
+    assert told.content == b""

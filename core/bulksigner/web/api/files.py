@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import falcon
 
-from bulksigner.contract.errors import NotAllowed
+from bulksigner.contract.errors import NotAllowed, Refusal
 from bulksigner.web.multipart import FIELDS, read_upload, too_large
 from bulksigner.web.query import read_single
 from bulksigner.web.services import WebServices
@@ -23,13 +23,16 @@ def receive(services: WebServices, request: falcon.Request, response: falcon.Res
     given = ((name, read_single(request, name, code="request.invalid")) for name in FIELDS)
     query = {name: value.strip() for name, value in given if value is not None}
     form = read_upload(request, query, max_bytes=services.max_upload_bytes)
-    job = services.receive_upload(
-        form.stream,
-        file_name=form.file_name,
-        profile=form.values.get("profile") or None,
-        format=form.values.get("format") or None,
-        declared_length=declared,
-    )
+    try:
+        job = services.receive_upload(
+            form.stream,
+            file_name=form.file_name,
+            profile=form.values.get("profile") or None,
+            format=form.values.get("format") or None,
+            declared_length=declared,
+        )
+    except Refusal as refusal:
+        raise form.name_fault(refusal) from refusal
     response.status = 202
     response.location = f"/api/jobs/{job.id}"
     response.data = dump_json(

@@ -80,9 +80,7 @@ def send_output(services: WebServices, _: falcon.Request, response: falcon.Respo
             f"Job {job.id} is {job.status.value}; only a completed job has a signed output.",
             code="job.output-unavailable",
         )
-    if job.output_path is None:
-        raise NotAllowed(f"No output is recorded for job {job.id}.", code="job.output-gone")
-    output = open_output(services.output_root, job.output_path)
+    output = open_output(services.output_root, job)
     response.stream = output.stream
     response.content_length = output.length
     response.content_type = output.media_type

@@ -88,7 +88,10 @@ REFUSED = {
         + b"</a>",
         r"at 2:\d+: too many elements with 128 namespaces in scope",
     ),
-    "long text": (b"<a>" + b"x" * 10_000_001 + b"</a>", r"Not well-formed XML at 1:\d+: .*(too long|too large|huge)"),
+    "long text": (b"<a>" + b"x" * 10_000_001 + b"</a>", r"^Refused at 1:\d+: a text, .* longer than 10000000 bytes"),
+    "long value": (b"<a b='" + b"x" * 10_000_001 + b"'></a>", r"^Refused at 1:\d+: .* longer than 10000000 bytes"),
+    "long comment": (b"<a><!--" + b"x" * 10_000_001 + b"--></a>", r"^Refused at 1:\d+: .* longer than 10000000 bytes"),
+    "long name": (b"<a><" + b"x" * 50_001 + b"/></a>", r"^Refused at 1:\d+: .* or a name longer than 50000\. Divide"),
 }
 
 
