@@ -154,9 +154,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
     )
     readiness = Readiness(
-        collect_checks(
-            store, engine.find_fault(), folders, watchers, profiles, worker, foundation.registry.readiness_checks
-        ),
+        collect_checks(store, engine.find_fault(), folders, watchers, profiles, worker, foundation.registry),
         scrubber,
     )
     return Service(

@@ -23,6 +23,8 @@ __all__ = ["Worker"]
 log = logging.getLogger(__name__)
 
 JOIN_LIMIT_SECONDS = 5.0
+STEP_LIMIT_SECONDS = 900.0
+"""Room for the limits of validators and engine and for a wait before them; a step that takes longer is stuck."""
 
 
 class _Slots:
@@ -79,11 +81,12 @@ class Worker:
         self._threads: list[threading.Thread] = []
         self._is_store_away = False
         self._fault: str | None = None
+        self._under_way: dict[str, Work] = {}
 
     @property
     def fault(self) -> str | None:
-        """Say why the worker no longer claims, or None while it does (OPS-22, API-99)."""
-        return self._fault
+        """Say why the worker no longer claims, or which job holds its slot for ever; else None (OPS-22, API-99)."""
+        return self._fault or self._find_stuck()
 
     @property
     def jobs_in_flight(self) -> int:
@@ -141,6 +144,13 @@ class Worker:
                 log.critical("The thread %s died: %r", threading.current_thread().name, error, exc_info=True)
                 if is_last:
                     self._stop_claiming(error)
+
+    def _find_stuck(self) -> str | None:
+        for work in list(self._under_way.values()):
+            step, began = work.step_began or ("", time.monotonic())
+            if time.monotonic() - began > STEP_LIMIT_SECONDS:
+                return f"job {work.job.id} has been in step {step} for over {STEP_LIMIT_SECONDS / 60:g} minutes"
+        return None
 
     def _stop_claiming(self, error: BaseException) -> None:
         name = threading.current_thread().name
@@ -208,6 +218,7 @@ class Worker:
     def _run(self, claimed: Changed) -> None:
         work = Work(self._parts, claimed.job)
         step = LOCAL[0]
+        self._under_way[work.job.id] = work
         try:
             self._parts.announce(claimed)
             for step in LOCAL:
@@ -217,3 +228,5 @@ class Worker:
             self._ending.fail(work, step, error)
         else:
             self._ending.complete(work)
+        finally:
+            del self._under_way[claimed.job.id]
