@@ -40,5 +40,7 @@ class PluginRow:
     @property
     def advice(self) -> str:
         """Say what is wrong, and the way out where the loss stops signing."""
-        way_out = " Mend it, uninstall it, or list it in BULK_SIGNER_DISABLED_PLUGINS to sign without it."
-        return self.reason + (way_out if self.stops_signing else "")
+        if not self.stops_signing:
+            return self.reason
+        way_out = "Mend it, uninstall it, or list it in BULK_SIGNER_DISABLED_PLUGINS to sign without it."
+        return f"{self.reason.rstrip('.')}. {way_out}"

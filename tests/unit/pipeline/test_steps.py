@@ -199,7 +199,7 @@ def test_a_validator_that_gives_no_report_fails_the_job(rig: Any, answer: object
     assert "file validator payments of the plugin checks broke" in str(job.error_message)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(3)])
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(3), KeyboardInterrupt()])
 def test_a_validator_that_raises_fails_the_job(rig: Any, error: BaseException) -> None:
     """PIPE-75, PIPE-67: fails closed; not even an exit ends more than the job."""
 

@@ -27,15 +27,18 @@ def check(work: Work) -> None:
 
 def _ask_in_time(work: Work, validator: FileValidator, file: StagedFile) -> list[Finding]:
     limit_seconds = work.parts.validation_limit_seconds
+    who = work.parts.registry.describe(validator)
     try:
         return call_within(limit_seconds, f"validate-{validator.name}", lambda: _ask(work, validator, file))
     except Overdue:
-        who = work.parts.registry.describe(validator)
         log.error("The %s hangs on job %s; its thread is abandoned until the service ends", who, work.job.id)
         raise StepFailed(
             f"The {who} gave no answer within {limit_seconds:g} s. Mend the plugin, or see what this file does to it, "
             "and retry the job."
         ) from None
+    except KeyboardInterrupt as error:
+        # No signal reaches the thread of a validator, so this is the plugin's own, and must not cost the slot.
+        raise StepFailed(f"The {who} broke: KeyboardInterrupt") from error
 
 
 def _ask(work: Work, validator: FileValidator, file: StagedFile) -> list[Finding]:
