@@ -5,15 +5,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 
-from bulksigner.contract import hookspecs
+import bulksigner
+from bulksigner.contract import (
+    approval,
+    certificate,
+    errors,
+    hookspecs,
+    intake,
+    observe,
+    settings,
+    signing,
+    storage,
+    validation,
+)
 from bulksigner.settings.reference import render_reference
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.web.reference import codes_page, routes_page
 
-__all__ = ["PAGES", "hook_functions", "hook_signature"]
+__all__ = ["PAGES", "contract_source", "hook_functions", "hook_signature"]
 
 ROOT = Path(__file__).resolve().parent.parent
+_CONTRACT = (settings, certificate, signing, storage, validation, approval, intake, observe, errors)
 _NOTE = "<!-- Written by `make docs` from the code; change it there. -->"
 
 
@@ -36,18 +50,49 @@ def _hook_mode(hook: Callable[..., object]) -> str:
     return "Collect: every plugin is asked, all answers count; `None` means nothing to hand out."
 
 
+def contract_source(member: object) -> str:
+    """Return a class as its source has it, or the signature and the docstring of a function."""
+    if inspect.isclass(member):
+        return inspect.getsource(member).rstrip()
+    if not callable(member):
+        raise TypeError(f"{member!r} is neither a class nor a function")
+    head = f"def {member.__name__}{inspect.signature(member)}:".replace("'", "")
+    return f'{head}\n    """{inspect.getdoc(member)}"""'
+
+
+def _contract_sections(module: ModuleType) -> list[str]:
+    """Render what plugins may import of a module of the contract, in the order of its source."""
+    offered = [
+        value
+        for name, value in vars(module).items()
+        if name in bulksigner.__all__ and callable(value) and value.__module__ == module.__name__
+    ]
+    parts = [f"## {module.__name__}", inspect.getdoc(module) or ""]
+    for member in offered:
+        parts += [f"### {member.__name__}", f"```python\n{contract_source(member)}\n```"]
+    return parts
+
+
 def hooks_page() -> str:
-    """Render docs/reference/hooks.md from the docstrings of contract.hookspecs."""
+    """Render docs/reference/hooks.md from contract.hookspecs and the classes that its hooks speak of."""
     parts = [
         "# Hooks",
         _NOTE,
         "A plugin is a module named by an entry point of the group `bulksigner`. Its hooks are functions marked with "
         "`bulksigner.contract.hookspecs.hookimpl`; it implements those it needs, and may leave out arguments it does "
-        "not use.",
+        "not use. [Your first plugin](../tutorial/first-plugin.md) makes one from an empty folder.",
+        "A plugin that fails is left out with all it provides, and the rest of the service goes on; but no file is "
+        "signed without a check that was wanted. When a plugin with file validators or approval rules fails, or one "
+        "that failed before its hooks were known, every profile is degraded and readiness is red until the plugin is "
+        "mended, uninstalled, or listed in `BULK_SIGNER_DISABLED_PLUGINS`. Where such a plugin has declared profile "
+        "keys that are all off by default, only the profiles that set one are degraded.",
+        "The classes that the hooks speak of follow them below. All can be imported from `bulksigner`.",
     ]
     for hook in hook_functions():
         parts += [f"## {hook.__name__}", f"```python\n{hook_signature(hook)}\n```", inspect.getdoc(hook) or ""]
         parts.append(_hook_mode(hook))
+    for module in _CONTRACT:
+        parts += _contract_sections(module)
     return "\n\n".join(parts) + "\n"
 
 

@@ -170,7 +170,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
             profiles,
             worker,
             {f"disk:{roots.root}": room.look},
-            foundation.registry.readiness_checks,
+            foundation.registry,
         ),
         scrubber,
     )

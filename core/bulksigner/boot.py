@@ -59,6 +59,7 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         sources=frozenset(registry.names(roles.CERTIFICATE_SOURCE)),
         storage_providers=frozenset(registry.names(roles.STORAGE_PROVIDER)),
         signing_methods=frozenset(registry.names(roles.SIGNING_METHOD)),
+        out_of_use=registry.out_of_use,
     )
     failures = [*check_choices(settings.core, installed), *account]
     if failures:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from bulksigner.contract.errors import BulkSignerError
@@ -12,6 +13,8 @@ from bulksigner.intake.watcher import WatcherState
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.observability.readiness import CallableCheck
 from bulksigner.pipeline.worker import Worker
+from bulksigner.plugin_system.registry import Registry
+from bulksigner.plugin_system.report import PluginRow
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Store
@@ -30,7 +33,7 @@ def collect_checks(
     profiles: OpenedProfiles,
     worker: Worker,
     disks: Mapping[str, Callable[[], Verdict]],
-    of_plugins: Iterable[ReadinessCheck],
+    registry: Registry,
 ) -> list[ReadinessCheck]:
     """Return the checks of this build, the core's first; `engine_fault` is the verdict of the self-test at boot."""
     checks: list[ReadinessCheck] = [
@@ -49,7 +52,12 @@ def collect_checks(
         for profile in profiles.all
         if profile.stored.input_folder and profile.stored.input_folder not in known
     ]
-    return [*checks, *of_plugins]
+    checks += [
+        CallableCheck(f"plugin:{row.name}", row.stops_signing, partial(_lost_look, row))
+        for row in registry.rows
+        if row.is_lost
+    ]
+    return [*checks, *registry.readiness_checks]
 
 
 def _database(store: Store) -> Verdict:
@@ -83,6 +91,10 @@ def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[],
         return True, f"{status.state.value}: {Path(opened.folder.location)}"
 
     return look
+
+
+def _lost_look(row: PluginRow) -> Verdict:
+    return False, row.advice
 
 
 def _profile_look(profile: OpenedProfile) -> Callable[[], Verdict]:

@@ -170,5 +170,5 @@ def _try_formats() -> str:
 def _plugins(foundation: Foundation, scrubber: Scrubber) -> Iterator[ReadinessRow]:
     for row in foundation.plugins.rows:
         if row.reason:
-            yield ReadinessRow(f"plugin:{row.name}", not row.is_lost, False, row.reason)
+            yield ReadinessRow(f"plugin:{row.name}", not row.is_lost, row.stops_signing, row.advice)
     yield from Readiness(foundation.registry.readiness_checks, scrubber).report().rows

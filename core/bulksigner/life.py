@@ -82,7 +82,10 @@ class Service:
                 jobsLeft=left,
             )
         self.foundation.plugins.notify("bulksigner_stopping")
-        if not left:
+        if left:
+            # A worker process that hangs, or was stopped by a signal, would outlive the exit that follows.
+            self.engine.close()
+        else:
             self.close()
         return left
 

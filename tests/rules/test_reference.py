@@ -3,6 +3,9 @@ from pathlib import Path
 import pytest
 from tools import reference
 
+from bulksigner import CheckReport, Finding, Folder, OpenedKey, Severity, StagedFile
+from bulksigner.plugin_system.roles import ROLES, Role
+
 
 @pytest.mark.parametrize("name", sorted(reference.PAGES))
 def test_reference_pages_are_up_to_date(root: Path, name):
@@ -21,6 +24,16 @@ def test_every_hook_has_a_section_with_its_signature(root: Path):
         assert f"\n## {hook.__name__}\n" in page
         assert reference.hook_signature(hook) in page
         assert hook.__doc__
+
+
+@pytest.mark.parametrize("role", [*ROLES, *(OpenedKey, Folder, StagedFile, CheckReport, Finding, Severity)])
+def test_what_a_provider_must_be_is_on_the_page_of_the_hooks(root: Path, role):
+    """Design, section 8, rule 1: a plugin can be written from the page, without the source."""
+    page = (root / "docs/reference/hooks.md").read_text(encoding="utf-8")
+    cls = role.protocol if isinstance(role, Role) else role
+    assert f"\n### {cls.__name__}\n" in page
+    assert reference.contract_source(cls) in page
+    assert cls.__doc__
 
 
 def test_every_hook_is_exercised_by_a_test(root: Path):

@@ -7,8 +7,7 @@ import platform
 
 from bulksigner.boot import lay_foundation, product_version
 from bulksigner.contract.errors import ConfigurationRefused
-from bulksigner.plugin_system.manager import discover
-from bulksigner.plugin_system.report import PluginRow, PluginState
+from bulksigner.plugin_system.manager import PluginSet, discover
 from bulksigner.settings.variables import HostVariables
 
 __all__ = ["show_plugins", "show_version"]
@@ -19,7 +18,7 @@ EXIT_CHECK_FAILED = 1
 def show_version() -> int:
     """Print the full version and the plugins found (OPS-204)."""
     print(f"bulksigner {product_version()} (Python {platform.python_version()})")
-    for row in _discovered():
+    for row in _discovered().rows:
         print(f"  {row.name} {row.version} ({row.state.value})")
     return 0
 
@@ -27,19 +26,22 @@ def show_version() -> int:
 def show_plugins() -> int:
     """Print what is loaded, failed, blocked or switched off; exit 1 when a plugin failed (OPS-241)."""
     try:
-        rows = lay_foundation(os.environ).plugins.rows
+        plugins = lay_foundation(os.environ).plugins
     except ConfigurationRefused as error:
         # Providers are asked for with settings; without acceptable ones only loading itself can be told.
         print(f"The settings were refused ({len(error.failures)} key(s)); shown is what loads without them.")
-        rows = _discovered()
+        plugins = _discovered()
+    rows = plugins.rows
     name_width = max(len(row.name) for row in rows)
     for row in rows:
         provides = ", ".join(row.provides)
         print(f"{row.state.value:<8}  {row.name:<{name_width}}  {row.distribution} {row.version}  {provides}".rstrip())
         if row.reason:
-            print(f"{'':<8}  {'':<{name_width}}  {row.reason}")
-    return EXIT_CHECK_FAILED if any(row.state in (PluginState.FAILED, PluginState.BLOCKED) for row in rows) else 0
+            print(f"{'':<8}  {'':<{name_width}}  {row.advice}")
+    for line in plugins.warnings:
+        print(f"WARN  {line}")
+    return EXIT_CHECK_FAILED if any(row.is_lost for row in rows) else 0
 
 
-def _discovered() -> tuple[PluginRow, ...]:
-    return discover(sorted(HostVariables.read(os.environ).disabled_plugins)).rows
+def _discovered() -> PluginSet:
+    return discover(sorted(HostVariables.read(os.environ).disabled_plugins))

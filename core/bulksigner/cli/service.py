@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -81,7 +82,9 @@ def _stop_on_signals(stopping: threading.Event) -> None:
             first_at = time.monotonic()
             stopping.set()
         elif time.monotonic() - first_at > SAME_WISH_SECONDS:
-            # A second signal means now (OPS-21).
+            # A second signal means now (OPS-21), for the signing workers as well.
+            for worker in multiprocessing.active_children():
+                worker.kill()
             os._exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT):

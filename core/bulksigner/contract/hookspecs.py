@@ -56,7 +56,10 @@ def bulksigner_approval_rules(settings: Settings) -> Sequence[ApprovalRule] | No
 
 @hookspec
 def bulksigner_file_validators(settings: Settings) -> Sequence[FileValidator] | None:
-    """Hand out file validators; called once at boot. A validator that raises fails the job."""
+    """Hand out file validators; called once at boot.
+
+    A validator that raises, or gives no answer within 300 seconds, fails the job.
+    """
 
 
 @hookspec

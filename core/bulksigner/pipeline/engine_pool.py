@@ -36,6 +36,10 @@ class _WorkerLost(Exception):
     """Say why a worker cannot answer: it ended, or it did not answer in time."""
 
 
+class _KeyAway(Exception):
+    """Say why a worker could not open a key."""
+
+
 class _Worker:
     """One worker process and this end of its pipe; used by one slot at a time."""
 
@@ -73,15 +77,15 @@ class _Worker:
         raise _WorkerLost(f"it gave no answer within {limit_seconds:g} s")
 
     def learn(self, reference: KeyReference, limit_seconds: float) -> None:
-        """Have the worker open a key unless it has it. Raises `_WorkerLost`, or `StepFailed` when it cannot."""
+        """Have the worker open a key unless it has it. Raises `_WorkerLost`, or `_KeyAway` when it cannot."""
         if reference.profile not in self._profiles:
             self.send(reference)
             self.note_learned(reference, self.receive(limit_seconds))
 
     def note_learned(self, reference: KeyReference, answer: object) -> None:
-        """Take the answer to a reference that was sent. Raises `StepFailed` when the key did not open."""
+        """Take the answer to a reference that was sent. Raises `_KeyAway` when the key did not open."""
         if isinstance(answer, Broken):
-            raise StepFailed(answer.message, code=answer.code)
+            raise _KeyAway(answer.message)
         self._profiles.add(reference.profile)
 
     def kill(self) -> None:
@@ -161,10 +165,15 @@ class ProcessEngine:
 
     def sign(self, task: SignTask) -> Measured:
         reference = self._references.get(task.profile)
-        if reference is None:
-            return self._here.sign(task)
-        answer: Measured = self._call(task, reference)
-        return answer
+        if reference is not None:
+            try:
+                answer: Measured = self._call(task, reference)
+            except _KeyAway as away:
+                # A worker that took a lost one's place is no reason to fail: this process still holds the open key.
+                self._give_up_workers(reference, away)
+            else:
+                return answer
+        return self._here.sign(task)
 
     def check(self, task: CheckTask) -> Checked:
         answer: Checked = self._call(task)
@@ -246,10 +255,14 @@ class ProcessEngine:
             taught.append(worker)
             try:
                 worker.note_learned(reference, answer)
-            except StepFailed as error:
-                if self._references.pop(reference.profile, None) is not None:
-                    self._keep_here(reference, f"a worker could not open its key ({error.message})")
+            except _KeyAway as away:
+                self._give_up_workers(reference, away)
         return taught
+
+    def _give_up_workers(self, reference: KeyReference, away: _KeyAway) -> None:
+        """Keep a profile here until the next start; said once, whichever slot meets it first."""
+        if self._references.pop(reference.profile, None) is not None:
+            self._keep_here(reference, f"a worker could not open its key ({away})")
 
     def _keep_here(self, reference: KeyReference, reason: str) -> None:
         self._signs_here = True
@@ -277,7 +290,12 @@ class ProcessEngine:
             fresh.send(FindFault())
             fresh.receive(START_LIMIT_SECONDS)
             for reference in list(self._references.values()):
-                fresh.learn(reference, START_LIMIT_SECONDS)
-        except (_WorkerLost, StepFailed) as error:
+                try:
+                    fresh.learn(reference, START_LIMIT_SECONDS)
+                except _KeyAway as away:
+                    self._give_up_workers(reference, away)
+        except _WorkerLost as error:
             log.error("The new signing worker process is not ready: %s", error)
+            # An answer that comes too late would be taken for that of the next call.
+            fresh.end()
         return fresh

@@ -26,6 +26,9 @@ from bulksigner.profiles.opened import OpenedProfiles
 
 __all__ = ["Inputs", "Parts", "Work"]
 
+VALIDATION_LIMIT_SECONDS = 300.0
+"""A file validator that takes longer is taken for hung, as a call of the engine is, and the job fails (SEC-70)."""
+
 
 class Inputs(Protocol):
     """The input folders as the pipeline sees them."""
@@ -53,6 +56,7 @@ class Parts:
     announce: Callable[[Changed], None]
     scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
+    validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
 
 
 @attrs.define
@@ -72,6 +76,8 @@ class Work:
     divergence: str = ""
     is_input_kept: bool = False
     seconds: dict[str, float] = attrs.field(factory=dict)
+    step_began: tuple[str, float] | None = None
+    """The step under way and when it began, on the monotonic clock."""
 
     @property
     def opened(self) -> OpenedProfile:
@@ -123,7 +129,9 @@ class Work:
     def timed(self, step: str) -> Iterator[None]:
         """Add the time a step takes to the job's durations (monotonic, PIPE-05)."""
         started = time.monotonic()
+        self.step_began = (step, started)
         try:
             yield
         finally:
+            self.step_began = None
             self.seconds[step] = time.monotonic() - started

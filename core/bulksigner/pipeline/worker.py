@@ -23,6 +23,8 @@ __all__ = ["Worker"]
 log = logging.getLogger(__name__)
 
 JOIN_LIMIT_SECONDS = 5.0
+STEP_LIMIT_SECONDS = 900.0
+"""Room for the limits of validators and engine and for a wait before them; a step that takes longer is stuck."""
 
 
 class _Slots:
@@ -95,11 +97,12 @@ class Worker:
         self._is_store_away = False
         self._fault: str | None = None
         self._hindrance: str | None = None
+        self._under_way: dict[str, Work] = {}
 
     @property
     def fault(self) -> str | None:
-        """Say why the worker does not claim, or None while it does (OPS-22, API-99)."""
-        return self._fault or self._hindrance
+        """Say why the worker does not claim, or which job holds its slot for ever; else None (OPS-22, API-99)."""
+        return self._fault or self._hindrance or self._find_stuck()
 
     @property
     def jobs_in_flight(self) -> int:
@@ -176,6 +179,13 @@ class Worker:
                 if is_last:
                     self._stop_claiming(error)
 
+    def _find_stuck(self) -> str | None:
+        for work in list(self._under_way.values()):
+            step, began = work.step_began or ("", time.monotonic())
+            if time.monotonic() - began > STEP_LIMIT_SECONDS:
+                return f"job {work.job.id} has been in step {step} for over {STEP_LIMIT_SECONDS / 60:g} minutes"
+        return None
+
     def _stop_claiming(self, error: BaseException) -> None:
         name = threading.current_thread().name
         self._fault = f"the thread {name} died twice ({type(error).__name__}); restart the service"
@@ -243,6 +253,7 @@ class Worker:
     def _run(self, claimed: Changed) -> None:
         work = Work(self._parts, claimed.job)
         step = LOCAL[0]
+        self._under_way[work.job.id] = work
         try:
             self._parts.announce(claimed)
             for step in LOCAL:
@@ -252,3 +263,5 @@ class Worker:
             self._ending.fail(work, step, error)
         else:
             self._ending.complete(work)
+        finally:
+            del self._under_way[claimed.job.id]

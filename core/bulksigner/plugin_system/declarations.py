@@ -9,7 +9,7 @@ import attrs
 
 from bulksigner.contract.settings import Schema
 
-__all__ = ["Declarations"]
+__all__ = ["Declarations", "is_off_by_default"]
 
 
 @attrs.define
@@ -51,3 +51,8 @@ class Declarations:
         """Declare everything to `schema`, or nothing: a copy of it tries first."""
         self._declare_all(copy.deepcopy(schema))
         self._declare_all(schema)
+
+
+def is_off_by_default(cls: type[Any]) -> bool:
+    """Tell whether a profile that sets none of these keys asks for nothing: each default is false or absent."""
+    return all(attribute.default is None or attribute.default is False for attribute in attrs.fields(cls))

@@ -16,7 +16,7 @@ from bulksigner.contract.observe import BannerRow
 from bulksigner.contract.settings import Schema, Settings
 from bulksigner.contract.signing import Format
 from bulksigner.plugin_system import roles
-from bulksigner.plugin_system.declarations import Declarations
+from bulksigner.plugin_system.declarations import Declarations, is_off_by_default
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.plugin_system.registry import DeclaredKeys, Provided, Registry, RegistryBuilder
 from bulksigner.plugin_system.report import PluginRow, PluginState
@@ -27,6 +27,7 @@ __all__ = ["BUILTINS", "Loadable", "PluginSet", "discover"]
 _LOG = logging.getLogger("bulksigner.plugins")
 _CHOOSE_FORMAT = "bulksigner_choose_format"
 _FAILS_CLOSED = frozenset({roles.FILE_VALIDATOR.hook, roles.APPROVAL_RULE.hook})
+_KNOWN_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith(f"{hookspecs.PROJECT}_"))
 
 
 class Loadable(Protocol):
@@ -76,7 +77,21 @@ class _Plugin:
 
     def row(self) -> PluginRow:
         """Return the row of the report."""
-        return PluginRow(self.name, self.distribution, self.version, self.state, self.reason, self.provides)
+        row = PluginRow(self.name, self.distribution, self.version, self.state, self.reason, self.provides)
+        return attrs.evolve(row, stops_signing=row.is_lost and self._is_needed_by_all())
+
+    def _is_needed_by_all(self) -> bool:
+        """Tell whether each profile may rely on the plugin for a check, as far as its hooks and keys are known.
+
+        A plugin that did not get as far as its hooks, or has one that nobody knows, may have been anything. One whose
+        keys are all off by default is needed by the profiles that set them, and by no other.
+        """
+        if not self.hooks or self.hooks - _KNOWN_HOOKS:
+            return True
+        if not self.hooks & _FAILS_CLOSED:
+            return False
+        declared = self.declared.keys if self.declared is not None else []
+        return not declared or any(not is_off_by_default(cls) for cls in declared)
 
 
 class PluginSet:
@@ -101,7 +116,7 @@ class PluginSet:
             try:
                 call(schema=declared)
                 declared.join(schema)
-            except ANYTHING as error:  # whatever a plugin raises, it alone is out
+            except BaseException as error:  # noqa: BLE001 - as in `_load`: the plugin alone is out
                 self._drop(plugin, error)
             else:
                 plugin.declared = declared
@@ -114,7 +129,7 @@ class PluginSet:
                 offered = [one for role in wanted for one in self._ask(plugin, role, settings)]
                 rows = self._ask_for_rows(plugin, settings) if wanted is roles.ROLES else []
                 builder.add(offered)
-            except ANYTHING as error:  # whatever a plugin raises, it alone is out
+            except BaseException as error:  # noqa: BLE001 - as in `_load`: the plugin alone is out
                 self._drop(plugin, error)
             else:
                 plugin.provides = tuple(f"{one.role.title} {one.name}" for one in offered)
@@ -203,14 +218,10 @@ class PluginSet:
         }
 
     def _find_unchecked(self) -> str | None:
-        """Name a lost plugin that checks or approves files while no profile key tells who relies on it."""
-        for plugin in self._plugins:
-            has_keys = plugin.declared is not None and plugin.declared.keys
-            if plugin.row().is_lost and plugin.hooks & _FAILS_CLOSED and not has_keys:
-                return (
-                    f"the plugin {plugin.name}, which checks or approves files, does not work: {plugin.reason} "
-                    "Mend it, or list it in BULK_SIGNER_DISABLED_PLUGINS to sign without it."
-                )
+        """Name a lost plugin that checks or approves files, or may do so, while it is unknown who relies on it."""
+        for row in self.rows:
+            if row.stops_signing:
+                return f"the plugin {row.name}, which may check or approve files, does not work: {row.advice}"
         return None
 
 
@@ -251,9 +262,7 @@ def _load(manager: pluggy.PluginManager, entry_point: Loadable, plugin: _Plugin)
     try:
         plugin.module = entry_point.load()
         _register(manager, plugin)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - code of others runs at import; even SystemExit ends that plugin only
+    except BaseException as error:  # noqa: BLE001 - code of others runs at import; whatever it raises ends that plugin only
         if plugin.module is not None and manager.is_registered(plugin.module):
             manager.unregister(plugin.module)
         plugin.fail(error)

@@ -21,7 +21,7 @@ from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.guard import guarded
 from bulksigner.plugin_system.report import PluginRow
 from bulksigner.plugin_system.roles import Role
-from bulksigner.settings.choices import explain_absent
+from bulksigner.settings.choices import explain_absent, list_out_of_use
 
 __all__ = ["DeclaredKeys", "Provided", "Registry", "RegistryBuilder"]
 
@@ -83,8 +83,8 @@ class RegistryBuilder:
 class Registry:
     """Every provider by role and name; names match without regard to case (CFG-04).
 
-    `unchecked` is set when a plugin that checks or approves files was lost and it cannot be told which profiles rely
-    on it: then no profile may sign.
+    `unchecked` is set when a plugin was lost that checks or approves files, or may have done so for all that is known
+    of it, and it cannot be told which profiles rely on it: then no profile may sign.
     """
 
     _provided: Mapping[str, Mapping[str, Provided]]
@@ -132,6 +132,11 @@ class Registry:
         hooks = {role.hook for role in roles.SIGNING_ROLES}
         return frozenset(one.plugin for one in self._each() if one.role.hook in hooks)
 
+    @property
+    def out_of_use(self) -> tuple[str, ...]:
+        """Say of each plugin that is installed and not loaded why: one of them may be what is missed."""
+        return tuple(f"{row.name} is {row.state.value}: {row.reason}" for row in self.rows if row.reason)
+
     def block_of(self, source: str) -> type[Any] | None:
         """Return the class of a source's certificate block; None where its plugin declared none."""
         return self._blocks.get(source.casefold())
@@ -142,10 +147,13 @@ class Registry:
 
     def guard(self, provider: object, *, passing: tuple[type[Exception], ...] = ()) -> AbstractContextManager[None]:
         """Guard a call of a provider that this registry handed out."""
-        for one in self._each():
-            if one.provider is provider:
-                return guarded(one.plugin, f"{one.role.title} {one.name}", passing=passing)
-        return guarded("unknown", type(provider).__name__, passing=passing)
+        plugin, title = self._origin(provider)
+        return guarded(plugin, title, passing=passing)
+
+    def describe(self, provider: object) -> str:
+        """Name a provider and its plugin for an error's text."""
+        plugin, title = self._origin(provider)
+        return f"{title} of the plugin {plugin}"
 
     def unmet(self, extras: Mapping[str, object]) -> str | None:
         """Say why the keys that a profile sets beyond the core's own cannot be honoured, or None.
@@ -160,10 +168,16 @@ class Registry:
             key = path.partition(":")[0]
             keys = declared.get(key.casefold())
             if keys is None:
-                return f"the profile sets {key}, which no loaded plugin knows.{self._list_lost()}"
+                return f"the profile sets {key}, which no loaded plugin knows.{list_out_of_use(self.out_of_use)}"
             if keys.lost is not None:
                 return f"the profile sets {key}, and the plugin {keys.plugin} does not work: {keys.lost}"
         return self.unchecked
+
+    def _origin(self, provider: object) -> tuple[str, str]:
+        for one in self._each():
+            if one.provider is provider:
+                return one.plugin, f"{one.role.title} {one.name}"
+        return "unknown", type(provider).__name__
 
     def _each(self) -> Iterator[Provided]:
         for known in self._provided.values():
@@ -175,12 +189,7 @@ class Registry:
     def _find(self, role: Role[P], name: str) -> P:
         found = self._provided[role.hook].get(name.casefold())
         if found is None:
-            advice = explain_absent(name, self.names(role))
-            raise PermanentFailure(f"No loaded plugin provides the {role.title} {name}. {advice}{self._list_lost()}")
+            advice = explain_absent(name, self.names(role), self.out_of_use)
+            raise PermanentFailure(f"No loaded plugin provides the {role.title} {name}. {advice}")
         provider: P = found.provider
         return provider
-
-    def _list_lost(self) -> str:
-        """Add the plugins that are installed and do not work: one of them may be what is missed."""
-        lost = [f"{row.name} is {row.state.value}: {row.reason}" for row in self.rows if row.is_lost]
-        return f" Of the installed plugins, {'; '.join(lost)}." if lost else ""

@@ -101,7 +101,7 @@ def check_choices(core: CoreSettings, installed: Installed) -> list[Failure]:
         for index, folder in enumerate(core.storage.inputs)
         if folder.provider != core.storage.provider
     ]
-    return _absent((key, value, installed.storage_providers) for key, value in chosen)
+    return _absent(((key, value, installed.storage_providers) for key, value in chosen), installed.out_of_use)
 
 
 def check_seed_choices(core: CoreSettings, installed: Installed) -> list[Failure]:
@@ -111,12 +111,14 @@ def check_seed_choices(core: CoreSettings, installed: Installed) -> list[Failure
         for index, seed in enumerate(core.signing.profiles)
     ]
     sources = [(f"{key}:Source", choice.source, installed.sources) for key, choice in list_certificates(core)]
-    return _absent((*methods, *sources))
+    return _absent((*methods, *sources), installed.out_of_use)
 
 
-def _absent(chosen: Iterable[tuple[str, str, frozenset[str]]]) -> list[Failure]:
+def _absent(chosen: Iterable[tuple[str, str, frozenset[str]]], out_of_use: tuple[str, ...]) -> list[Failure]:
     return [
-        Failure(key, f"is {quote(value)}, which nothing installed here answers to.", explain_absent(value, known))
+        Failure(
+            key, f"is {quote(value)}, which nothing loaded here answers to.", explain_absent(value, known, out_of_use)
+        )
         for key, value, known in chosen
         if value not in known
     ]

@@ -135,6 +135,16 @@ def test_plugins_and_version(run, made):
     assert run("version").out.startswith("bulksigner ")
 
 
+def test_a_plugin_switched_off_by_mistake_is_told(run, made):
+    """CFG-185: a name that nothing has is a warning in the list and in the check; one that is missed is named."""
+    for command in ("plugins", "check"):
+        assert (
+            "names nosuch, and no such plugin" in run(command, folder=made, BULK_SIGNER_DISABLED_PLUGINS="nosuch").out
+        )
+    ran = run("serve", folder=made, BULK_SIGNER_DISABLED_PLUGINS="local_pfx")
+    assert "local_pfx is disabled: listed in BULK_SIGNER_DISABLED_PLUGINS" in ran.err
+
+
 def test_wrong_command_lines(run):
     """OPS-26: exit 2, with the commands there are."""
     for arguments in ((), ("nonsense",), ("init",)):

@@ -309,8 +309,10 @@ def test_a_stop_signal_to_the_whole_group_drains(keys: Any, child: Any) -> None:
     wait_for(lambda: not any(map(is_running, pids)), limit_seconds=2.0)
 
 
-def test_a_fresh_worker_that_could_not_open_a_key_tries_again(pool: Any, keys: Any, sign: Any) -> None:
-    """PERF-06: the place of the key may be away for a moment; the jobs after it are signed."""
+def test_a_key_that_a_fresh_worker_cannot_open_signs_in_this_process(
+    pool: Any, keys: Any, sign: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PERF-01, PERF-06: the key is open here, so its place being away later fails no job; it is said once."""
     engine = pool(1)
     reference = keys.reference("Share")
     keys.open(engine, reference)
@@ -320,8 +322,38 @@ def test_a_fresh_worker_that_could_not_open_a_key_tries_again(pool: Any, keys: A
     wait_for(lambda: not is_running(pid))
     with pytest.raises(StepFailed, match="lost"):
         sign(engine, reference)
-    with pytest.raises(StepFailed, match="the share is away"):
+    for _ in range(2):
         sign(engine, reference)
-    (keys.home / "away").unlink()
+        assert keys.entered == os.getpid()
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == 1
+    assert "signed in the service's own process: a worker could not open its key" in told[0]
+    assert "the share is away" in told[0]
+
+
+def test_a_key_that_is_away_at_the_call_signs_in_this_process(pool: Any, keys: Any, sign: Any) -> None:
+    """PERF-01, PERF-06: also where the worker had no chance to open it before."""
+    engine = pool(1)
+    reference = keys.reference("Share")
+    keys.open(engine, reference)
+    (keys.home / "away").touch()
+    [worker] = engine._workers
+    worker._profiles.clear()
     sign(engine, reference)
-    assert keys.entered in worker_pids()
+    assert keys.entered == os.getpid()
+
+
+def test_closing_ends_a_worker_that_is_stopped(pool: Any, keys: Any, sign: Any) -> None:
+    """CLU-04: one in a call and one at rest, neither of which can hear that the service is gone."""
+    engine = pool(2)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    keys.set_mood("hang")
+    call = Call(lambda: sign(engine, reference))
+    wait_for(lambda: keys.entered)
+    pids = worker_pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    engine.close()
+    assert isinstance(call.end(), StepFailed)
+    wait_for(lambda: not any(map(is_running, pids)))

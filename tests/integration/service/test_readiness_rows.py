@@ -179,6 +179,24 @@ def test_a_check_outlives_a_plugin_that_breaks(lay: Any, install: Any, tmp_path:
     assert "sealed" in rows["vault"].detail
 
 
+@pytest.mark.parametrize("source", ["import a_package_nobody_has\n", "raise KeyboardInterrupt\n", "def (:\n"])
+def test_a_plugin_that_does_not_load_stops_signing_and_readiness(
+    lay: Any, built: Any, install: Any, tmp_path: Path, source: str
+) -> None:
+    """CFG-16, OPS-203: it may check files; the row gates, names the plugin and the way out, in both reports."""
+    (tmp_path / "site" / "card_gate.py").write_text(source)
+    install("card_gate", "card_gate")
+    service = built()
+    assert "the plugin card_gate" in service.profiles.get("default").degraded
+    for report in (look(lay)[0], service.readiness.report()):
+        row = rows_of(report)["plugin:card_gate"]
+        assert not report.ready
+        assert (row.ok, row.gating) == (False, True)
+        assert "BULK_SIGNER_DISABLED_PLUGINS" in row.detail
+    service.stop()
+    assert built(BULK_SIGNER_DISABLED_PLUGINS="card_gate").readiness.report().ready
+
+
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(2)])
 def test_a_check_outlives_a_storage_provider_that_breaks(lay: Any, monkeypatch: Any, error: BaseException) -> None:
     """OPS-203: whatever it raises is the verdict of its row."""

@@ -7,6 +7,7 @@ import io
 import json
 import multiprocessing
 import os
+import signal
 import sqlite3
 import threading
 import time
@@ -178,8 +179,33 @@ def test_a_plugin_chooses_the_format_of_an_upload(built: Any, install: Any, tmp_
 def test_a_second_service_on_one_input_folder_is_refused(built: Any, tmp_path: Path) -> None:
     """CLU-01: two with roots and databases of their own would sign each file twice; the first one's end lets it in."""
     first = built()
+    root = tmp_path / "second"
+    second = {"Storage__Root": str(root), "ConnectionStrings__Default": str(root / "db" / "bulksigner.db")}
     with pytest.raises(StartRefused, match=f"Input folder inbox: another service.*{tmp_path / 'inbox'}") as refused:
-        built(Storage__Root=str(tmp_path / "second"))
+        built(**second)
     assert refused.value.exit_code == 75
     first.stop()
-    built(Storage__Root=str(tmp_path / "second"))
+    built(**second)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals of POSIX systems")
+def test_a_stop_leaves_no_signing_worker_behind(built: Any, tmp_path: Path) -> None:
+    """CLU-04: one that is stopped by a signal holds its job past the grace, and would outlive the service."""
+    service = built(Signing__Engine="Processes", Signing__EngineWorkers="1", Pipeline__ShutdownGraceSeconds="0")
+    service.start()
+    [child] = multiprocessing.active_children()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    (tmp_path / "inbox" / "folha.rem").write_bytes(b"content")
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not service.worker.jobs_in_flight:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    while not any(job.sign_call_started_at for job in service.jobs.in_flight()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert service.stop() == 1
+    child.join(LIMIT_SECONDS)
+    assert child.exitcode == -signal.SIGKILL
+    # What the exit of the process does for a service that ends with jobs under way.
+    service.close()

@@ -131,6 +131,7 @@ class Rig:
     jobs: Any
     told: list[Changed] = attrs.field(factory=list)
     announce: Callable[[Changed], None] | None = None
+    validation_limit_seconds: float = 300.0
 
     @property
     def registry(self) -> Registry:
@@ -152,6 +153,7 @@ class Rig:
             announce=self.announce or self.told.append,
             scrub=lambda text: text.replace("hush", "***"),
             now=utc_now,
+            validation_limit_seconds=self.validation_limit_seconds,
         )
 
     def worker(self, slots: int = 1, poll_interval_seconds: float = 60.0, **options: Any) -> Worker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,7 @@ def test_a_validator_that_gives_no_report_fails_the_job(rig: Any, answer: object
     assert "file validator payments of the plugin checks broke" in str(job.error_message)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(3)])
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(3), KeyboardInterrupt()])
 def test_a_validator_that_raises_fails_the_job(rig: Any, error: BaseException) -> None:
     """PIPE-75, PIPE-67: fails closed; not even an exit ends more than the job."""
 
@@ -209,6 +210,21 @@ def test_a_validator_that_raises_fails_the_job(rig: Any, error: BaseException) -
     job = rig.run()
     assert (job.status, rig.engine.tasks) == (JobStatus.FAILED, [])
     assert f"broke: {type(error).__name__}" in str(job.error_message)
+
+
+def test_a_validator_that_hangs_fails_the_job_at_the_limit(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """PIPE-75, SEC-70: fails closed, in the plugin's name; the slot is free for the next job."""
+    released = threading.Event()
+    rig.validation_limit_seconds = 0.05
+    rig.validator.act = lambda _: released.wait()
+    job = rig.run()
+    assert (job.status, rig.engine.tasks) == (JobStatus.FAILED, [])
+    told = "file validator payments of the plugin checks gave no answer within 0.05 s"
+    assert told in str(job.error_message)
+    assert "its thread is abandoned" in caplog.text
+    released.set()
+    rig.validation_limit_seconds, rig.validator.act = 300.0, lambda _: None
+    assert rig.run("next.rem").status is JobStatus.COMPLETED
 
 
 def test_a_validator_that_does_not_apply_is_not_asked(rig: Any) -> None:

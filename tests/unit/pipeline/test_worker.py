@@ -237,6 +237,21 @@ def test_a_slot_that_dies_twice_stops_the_claiming(rig: Any, started: Any, monke
     assert "pipeline-slot-1" in worker.fault
 
 
+def test_a_job_that_is_stuck_in_a_step_is_a_fault_while_it_lasts(rig: Any, started: Any, monkeypatch: Any) -> None:
+    """OPS-22, API-99: the row names job and step; the slots that are free go on."""
+    released = threading.Event()
+    rig.engine.act = lambda _: released.wait()
+    worker = started()
+    job = rig.drop()
+    wait_for(lambda: rig.engine.tasks)
+    assert worker.fault is None
+    monkeypatch.setattr("bulksigner.pipeline.worker.STEP_LIMIT_SECONDS", 0.0)
+    assert f"job {job.id} has been in step sign" in (worker.fault or "")
+    released.set()
+    wait_for(lambda: rig.job(job).status is JobStatus.COMPLETED)
+    wait_for(lambda: worker.fault is None)
+
+
 def test_a_stop_drains_what_is_under_way(rig: Any) -> None:
     """CLU-04, OPS-21: claims no more and waits for the rest."""
     rig.engine.act = gate = Gate()

@@ -58,7 +58,15 @@ def _states(found: Any) -> dict[str, PluginState]:
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("bad"), SyntaxError("bad"), ImportError("no symbol"), SystemExit(3), RecursionError(), MemoryError()],
+    [
+        ValueError("bad"),
+        SyntaxError("bad"),
+        ImportError("no symbol"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        RecursionError(),
+        MemoryError(),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_whatever_ends_an_import_ends_that_plugin_only(error: BaseException, load: Any, plugin: Any) -> None:
@@ -68,10 +76,22 @@ def test_whatever_ends_an_import_ends_that_plugin_only(error: BaseException, loa
     assert type(error).__name__ in found.rows[0].reason
 
 
-def test_an_interrupt_by_the_operator_is_not_a_failing_plugin(load: Any, plugin: Any) -> None:
-    """Ctrl-C during start-up stops the start."""
-    with pytest.raises(KeyboardInterrupt):
-        load(plugin("slow", importing=raising(KeyboardInterrupt())))
+@pytest.mark.parametrize("hook", ["bulksigner_add_settings", "bulksigner_signing_methods"])
+def test_an_interrupt_that_a_hook_raises_ends_that_plugin_only(hook: str, load: Any, plugin: Any) -> None:
+    """CFG-16: as at import, the plugin is named and the start goes on."""
+
+    def bulksigner_add_settings(schema: Any) -> None:
+        raise KeyboardInterrupt
+
+    def bulksigner_signing_methods(settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    chosen = {one.__name__: one for one in (bulksigner_add_settings, bulksigner_signing_methods)}[hook]
+    found = load(plugin("odd", chosen), plugin("sound", bulksigner_stopping))
+    found.add_settings(CollectedSchema())
+    found.providers({})
+    assert _states(found) == {"odd": PluginState.FAILED, "sound": PluginState.LOADED}
+    assert found.rows[0].reason == "KeyboardInterrupt"
 
 
 def test_a_plugin_without_its_driver_is_blocked(load: Any, plugin: Any) -> None:

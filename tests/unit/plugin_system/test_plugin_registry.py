@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,6 +53,13 @@ class Keys:
 
     check_card: bool = option(False)
     check_depth: int | None = option(None)
+
+
+@attrs.frozen
+class OnKeys:
+    """Profile keys of a check that has to be switched off."""
+
+    check_card: bool = option(True)
 
 
 def giving(hook: str, answer: object) -> Any:
@@ -224,6 +234,53 @@ def test_a_lost_check_without_keys_stops_every_profile(hook: str, load: Any, plu
     reason = registry.unmet({}) or ""
     assert "broken gate" in reason
     assert "BULK_SIGNER_DISABLED_PLUGINS" in reason
+
+
+@pytest.mark.parametrize(
+    "importing",
+    [
+        pytest.param(lambda: importlib.import_module("a_package_nobody_has"), id="package-missing"),
+        pytest.param(lambda: compile("def (:", "plugin.py", "exec"), id="syntax"),
+        pytest.param(lambda: sys.exit(3), id="exit"),
+        pytest.param(lambda: types.ModuleType("unmarked"), id="no-hook"),
+    ],
+)
+def test_a_plugin_lost_before_its_hooks_are_known_stops_every_profile(importing: Any, load: Any, plugin: Any) -> None:
+    """CFG-16: it may have been a check, so nobody signs until it is mended or switched off."""
+    offered = plugin("gate", importing=importing)
+    registry = load(offered).providers({})
+    assert registry.rows[0].stops_signing
+    assert registry.rows[0].reason in (registry.unmet({}) or "")
+    assert "uninstall it, or list it in BULK_SIGNER_DISABLED_PLUGINS" in (registry.unmet({}) or "")
+    assert load(offered, disabled=["gate"]).providers({}).unmet({}) is None
+
+
+def test_a_plugin_with_a_misspelt_hook_stops_every_profile(load: Any, plugin: Any) -> None:
+    """CFG-16: the hook may have been meant for a check."""
+    registry = load(plugin("typo", giving("bulksigner_file_validator", []))).providers({})
+    assert "bulksigner_file_validator" in (registry.unmet({}) or "")
+
+
+def test_a_lost_plugin_that_is_known_to_check_nothing_stops_no_profile(load: Any, plugin: Any) -> None:
+    """CFG-16: a broken key source concerns those who use it."""
+    registry = load(plugin("card", giving(SOURCES, RuntimeError("no reader")))).providers({})
+    assert registry.unmet({}) is None
+    assert not registry.rows[0].stops_signing
+
+
+@pytest.mark.parametrize("cls", [Keys, OnKeys])
+def test_a_lost_check_that_is_on_by_default_stops_every_profile(cls: type[Any], load: Any, plugin: Any) -> None:
+    """CFG-16: a profile that sets none of the keys relies on a check that they leave on."""
+    found = load(plugin("card", declaring(cls), giving(VALIDATORS, RuntimeError("no reader"))))
+    found.add_settings(CollectedSchema())
+    assert (found.providers({}).unmet({}) is None) == (cls is Keys)
+
+
+def test_a_plugin_that_is_switched_off_is_named_where_it_is_missed(load: Any, plugin: Any) -> None:
+    """CFG-185: nobody is told to install what is installed."""
+    registry = load(plugin("card", giving(SOURCES, [Source()])), disabled=["card"]).providers({})
+    with pytest.raises(PermanentFailure, match="card is disabled: listed in BULK_SIGNER_DISABLED_PLUGINS"):
+        registry.certificate_source("Card")
 
 
 def test_a_guard_names_plugin_and_provider(load: Any, plugin: Any) -> None:
