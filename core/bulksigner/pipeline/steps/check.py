@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.errors import StepFailed, join
 from bulksigner.contract.validation import Finding, Severity, StagedFile
 from bulksigner.pipeline.work import Work
 
@@ -27,7 +27,7 @@ def check(work: Work) -> None:
 
 
 def _told(errors: list[Finding]) -> str:
-    lines = [f"{finding.place}: {finding.text} {finding.remedy}".strip() for finding in errors[:FINDINGS_SHOWN]]
+    lines = [f"{finding.place}: {join(finding.text, finding.remedy)}" for finding in errors[:FINDINGS_SHOWN]]
     if len(errors) > FINDINGS_SHOWN:
         lines.append(f"… and {len(errors) - FINDINGS_SHOWN} more.")
     return " ".join(lines)
