@@ -54,7 +54,7 @@ def contract_source(member: object) -> str:
     """Return a class as its source has it, or the signature and the docstring of a function."""
     if inspect.isclass(member):
         return inspect.getsource(member).rstrip()
-    if not callable(member):
+    if not inspect.isfunction(member):
         raise TypeError(f"{member!r} is neither a class nor a function")
     head = f"def {member.__name__}{inspect.signature(member)}:".replace("'", "")
     return f'{head}\n    """{inspect.getdoc(member)}"""'

@@ -36,7 +36,16 @@ __all__ = [
     "StartRefused",
     "StepFailed",
     "TemporaryFailure",
+    "join",
 ]
+
+
+def join(problem: str, remedy: str) -> str:
+    """Join two sentences, ending the first one where its author did not."""
+    problem = problem.strip()
+    if problem and remedy and problem[-1] not in ".!?:;…":
+        problem += "."
+    return f"{problem} {remedy}".strip()
 
 
 class BulkSignerError(Exception):
@@ -72,12 +81,13 @@ class Failure:
 
     def line(self) -> str:
         """Render the failure as the one line a refusal prints."""
+        told = join(self.problem, self.remedy)
         if not self.key:
-            return f"{self.origin}: {self.problem} {self.remedy}"
+            return f"{self.origin}: {told}"
         if self.variable == self.key:
-            return f"{self.key}: {self.problem} {self.remedy}"
+            return f"{self.key}: {told}"
         where = f", from {self.origin}" if self.origin not in ("", f"variable {self.variable}") else ""
-        return f"{self.key} (variable {self.variable}{where}): {self.problem} {self.remedy}"
+        return f"{self.key} (variable {self.variable}{where}): {told}"
 
 
 class ConfigurationRefused(BulkSignerError):

@@ -27,7 +27,11 @@ def output_name(file_name: str, format: Format, *, pem: bool, preserve: bool) ->
     else:
         name = f"{file_name}.pem" if pem else f"{file_name}.p7m"
     if len(os.fsencode(name)) > _NAME_LIMIT_BYTES:
-        raise StepFailed(f"The output name is longer than {_NAME_LIMIT_BYTES} bytes: {name}. Shorten the file's name.")
+        spare = _NAME_LIMIT_BYTES - (len(os.fsencode(name)) - len(os.fsencode(file_name)))
+        raise StepFailed(
+            f"The output name is longer than {_NAME_LIMIT_BYTES} bytes: {name}. Give the file a name of at most "
+            f"{spare} bytes and submit it again; a retry would take the same name."
+        )
     return name
 
 

@@ -31,6 +31,7 @@ VARIABLES = (
     ("`TZ`", "of the host", "Local time zone."),
 )
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_USER = re.compile(r"//.*@")
 _ANY_HOST = ("*", "+")
 
 
@@ -109,10 +110,11 @@ class HostVariables:
                 f"names {self.content_root}, which is not a directory.",
                 "Create it, or name another one.",
             )
-        if any(_parse_url(url) is None for url in self.urls) or not self.urls:
+        wrong = [repr(_USER.sub("//…@", url)) for url in self.urls if _parse_url(url) is None]
+        if wrong or not self.urls:
             yield Failure(
                 "BULK_SIGNER_URLS",
-                "holds an address that cannot be used.",
+                f"holds what cannot be listened on: {', '.join(wrong)}." if wrong else "holds no address.",
                 f"Write addresses such as {_DEFAULT_URL}, separated by semicolons; https is left to a proxy.",
             )
 

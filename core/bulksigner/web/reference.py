@@ -44,7 +44,8 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
             "",
             "Routes of the policy `Operator` need the API key in the header that `Auth:ApiKeyHeader` names and may "
             f"answer {_quoted(OPERATOR_CODES)}. Every route may answer {_quoted(COMMON_CODES)}. Errors are "
-            "`application/problem+json` (RFC 9457); dispatch on `code`, see [error codes](error-codes.md).",
+            "`application/problem+json` (RFC 9457); dispatch on `code`, see [error codes](error-codes.md). A route of "
+            "`GET` answers `HEAD` the same way, without a body.",
             "",
             "| Route | Policy | Success | What it does | Codes of its own |",
             "|---|---|---|---|---|",

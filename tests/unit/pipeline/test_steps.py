@@ -135,7 +135,8 @@ def test_a_profile_that_cannot_sign_fails_its_jobs(rig: Any) -> None:
     rig.change_profile(degraded="the password is wrong.")
     job = rig.run()
     assert (job.error_code, job.sign_call_started_at) == ("profile.degraded", None)
-    assert "the password is wrong." in rig.history(job)[-1]
+    assert job.error_message == "profile.degraded"
+    assert rig.history(job)[-1].endswith("cannot sign: the password is wrong.")
     rig.change_profile(degraded=None, name="other")
     job = rig.run("b.rem")
     assert job.error_code == "profile.not-found"

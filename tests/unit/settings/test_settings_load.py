@@ -471,6 +471,14 @@ def test_wrong_host_variables_are_refused(host, name, value) -> None:
     assert set(host.refuse({name: value, "Hosting__Threads": "0"})) == {name, "Hosting:Threads"}
 
 
+def test_a_wrong_address_is_named_without_its_password(host) -> None:
+    """CFG-12, CFG-13: which of several is wrong, and nothing secret of it."""
+    failure = host.refuse({"BULK_SIGNER_URLS": "http://ok:1;ftp://x;http://me:hush@host"})["BULK_SIGNER_URLS"]
+    assert "'ftp://x', 'http://…@host'" in failure.problem
+    assert "ok:1" not in failure.problem
+    assert "hush" not in failure.problem
+
+
 def test_missing_content_root_is_refused(host) -> None:
     """CFG-21: the path is named."""
     failure = host.refuse({"BULK_SIGNER_CONTENT_ROOT": "/nowhere/at/all"})["BULK_SIGNER_CONTENT_ROOT"]

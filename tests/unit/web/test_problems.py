@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -133,3 +134,17 @@ def test_a_refusal_is_one_line_without_query_values(client: TestClient, caplog: 
         "code": "validation.filter-invalid",
     }
     assert "hunter2" not in record.getMessage()
+
+
+def test_a_full_disk_is_one_line_for_the_operator(make_client: Making, caplog: pytest.LogCaptureFixture) -> None:
+    """BEY-22, API-04: 500 `internal` with a detail that says it, and no traceback in the log."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    answer = make_client(find_job=fail, environment="Development").simulate_get(f"/api/jobs/{JOB}")
+    assert (answer.status_code, answer.json["code"]) == (500, "internal")
+    assert answer.json["detail"].startswith("The disk of the service is full; nothing was kept of the request.")
+    [record] = caplog.records
+    assert record.getMessage().startswith("Request failed: the disk is full, free space on it: ")
+    assert record.exc_info is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.errors import StepFailed, join
 from bulksigner.contract.validation import FileValidator, Finding, Severity, StagedFile
 from bulksigner.pipeline.limited import Overdue, call_within
 from bulksigner.pipeline.work import Work
@@ -50,7 +50,7 @@ def _ask(work: Work, validator: FileValidator, file: StagedFile) -> list[Finding
 
 
 def _told(errors: list[Finding]) -> str:
-    lines = [f"{finding.place}: {finding.text} {finding.remedy}".strip() for finding in errors[:FINDINGS_SHOWN]]
+    lines = [f"{finding.place}: {join(finding.text, finding.remedy)}" for finding in errors[:FINDINGS_SHOWN]]
     if len(errors) > FINDINGS_SHOWN:
         lines.append(f"… and {len(errors) - FINDINGS_SHOWN} more.")
     return " ".join(lines)
