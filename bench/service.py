@@ -36,7 +36,12 @@ class Usage:
 
 @contextmanager
 def running_service(
-    *, concurrency: int, engine: str, kind: KeyKind = KeyKind.RSA_2048, settings: Mapping[str, object] = NO_MORE
+    *,
+    concurrency: int,
+    engine: str,
+    kind: KeyKind = KeyKind.RSA_2048,
+    window_seconds: float = STABILITY_SECONDS,
+    settings: Mapping[str, object] = NO_MORE,
 ) -> Iterator[ServedService]:
     """Run a service with one folder `inbox` for any format; everything is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="bulksigner-bench-") as place:
@@ -53,7 +58,7 @@ def running_service(
                 "Signing:Profiles:0:Certificate:Pfx:Password": _PASSWORD,
                 "Signing:Engine": engine,
                 "Pipeline:MaxConcurrency": concurrency,
-                "WatchedFolder:StabilityPollIntervalMs": int(STABILITY_SECONDS * 1000),
+                "WatchedFolder:StabilityPollIntervalMs": int(window_seconds * 1000),
                 "WatchedFolder:StabilityRequiredSamples": 2,
                 **settings,
             },
