@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -29,6 +30,10 @@ from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
 __all__ = ["Answer", "Broken", "FindFault", "WorkerBoot", "run"]
+
+
+GARBAGE_LIMIT = 2_000
+"""Objects that a call may leave behind before they are collected."""
 
 
 @attrs.frozen
@@ -103,6 +108,7 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
     # Before the first call, so that no job pays for the first use of a format.
     bench = _Bench(registry, scrubber, find_fault(boot.formats))
+    _tame_collector()
     while True:
         try:
             call = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service is at the other end
@@ -112,6 +118,19 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
             pipe.send_bytes(pickle.dumps(_answer(bench, call), pickle.HIGHEST_PROTOCOL))
         except OSError:
             return
+        if gc.get_count()[0] > GARBAGE_LIMIT:
+            gc.collect()
+
+
+def _tame_collector() -> None:
+    """Collect garbage between calls, not in them, and never look again at what stays for life.
+
+    The objects of a PDF hold each other in cycles: left to itself the collector runs through them while they are in
+    use, and lets those of many files pile up before it finds them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 def _answer(bench: _Bench, call: object) -> Answer:
