@@ -12,7 +12,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from asn1crypto import x509 as asn1_x509
@@ -119,7 +120,7 @@ def primitive_floors() -> list[Loop]:
     key = leaf.key
     if not isinstance(key, rsa.RSAPrivateKey):
         raise TypeError("the floors are measured with an RSA key")
-    sign: Callable[[], object] = lambda: key.sign(b"digest", padding.PKCS1v15(), hashes.SHA256())  # noqa: E731
+    sign = partial(key.sign, b"digest", padding.PKCS1v15(), hashes.SHA256())
     return [
         Loop("RSA-2048 signature, key held", sign),
         Loop("SHA-256 of 1 MiB", lambda: hashlib.sha256(mebibyte).digest(), len(mebibyte)),

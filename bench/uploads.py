@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from bench.inputs import named_input
 from bench.measure import Result
@@ -30,7 +31,7 @@ def run_api(count: int | None) -> list[Result]:
             prober = threading.Thread(target=_ask_health, args=(service, health, stopping))
             prober.start()
             began = time.perf_counter()
-            _share(files, clients, lambda numbers, s=service: _upload(s, given.content, numbers))  # type: ignore[misc]
+            _share(files, clients, partial(_upload, service, given.content))
             elapsed = time.perf_counter() - began
             stopping.set()
             prober.join()
