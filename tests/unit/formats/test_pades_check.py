@@ -77,6 +77,8 @@ def test_facts_are_those_of_the_signature(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+# A library may warn of a damaged certificate before it refuses it, as of a serial number that became negative.
+@pytest.mark.filterwarnings("ignore")
 def test_every_flipped_byte_is_found(make_case: Callable[..., Case], rsa_key: Any, layout: str) -> None:
     """BEY-01: one bit flipped in any byte fails the check, but where only the issuer's own signature could tell."""
     case = make_case(layout=layout, form="indirect")
