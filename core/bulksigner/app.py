@@ -139,6 +139,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
             engine.open(profile.key_reference, profile.key)
     owner = new_owner(foundation.variables)
     parts = Parts(
+        store=store,
         jobs=jobs,
         queue=queue,
         profiles=profiles,
@@ -149,6 +150,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         announce=announcer,
         scrub=scrubber.scrub,
         now=utc_now,
+        is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
     room = Room(roots, partial(queue.next_paths, core.pipeline.max_concurrency))
@@ -213,7 +215,7 @@ def _thresholds(foundation: Foundation) -> dict[str, int]:
 def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
-    here = InProcessEngine(foundation.registry, formats)
+    here = InProcessEngine(foundation.registry, formats, threads=core.pipeline.max_concurrency)
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
     if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):

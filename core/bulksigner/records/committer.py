@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from bulksigner.records.errors import ActMisused, StoreFailed
+from bulksigner.records.store import Done
 
 __all__ = ["Committer"]
 
@@ -19,23 +20,44 @@ GROUP_LIMIT = 128
 
 
 class _Waiting:
-    """An act, the thread that waits for it behind `gate`, and what became of it."""
+    """An act, who hears of its end, and what became of it."""
 
-    __slots__ = ("act", "error", "gate", "is_answered", "value")
+    __slots__ = ("act", "done", "error", "is_answered", "value")
 
-    def __init__(self, act: Callable[[], Any]) -> None:
+    def __init__(self, act: Callable[[], Any], done: Done) -> None:
         self.act = act
+        self.done = done
         self.value: Any = None
         self.error: BaseException | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
         self.is_answered = False
 
     def answer(self) -> None:
-        """Let the waiting thread go on; harmless the second time."""
+        """Tell who waits; harmless the second time."""
         if not self.is_answered:
             self.is_answered = True
-            self.gate.release()
+            self.done(None if self.error is not None else self.value, self.error)
+
+
+class _Gate:
+    """Where a thread waits for its act to end."""
+
+    __slots__ = ("_error", "_lock", "_value")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def open(self, value: Any, error: BaseException | None) -> None:
+        self._value, self._error = value, error
+        self._lock.release()
+
+    def pass_through(self) -> Any:
+        self._lock.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class Committer:
@@ -66,19 +88,24 @@ class Committer:
 
     def submit(self, act: Callable[[], T]) -> T:
         """Run `act` in a transaction and return its value once the commit is on disk; raises what the act raised."""
+        gate = _Gate()
+        self.post(act, gate.open)
+        value: T = gate.pass_through()
+        return value
+
+    def post(self, act: Callable[[], Any], done: Done) -> None:
+        """Have `act` run as `submit` does, and return at once; `done` is called in the committer's thread, quickly.
+
+        Raises `StoreFailed` when no more acts are taken, `ActMisused` inside of one.
+        """
         if self.is_current_thread:
             raise ActMisused("a write inside a write: an act must not call Store.write")
-        waiting = _Waiting(act)
+        waiting = _Waiting(act, done)
         with self._ready:
             if self._closing or self._ended is not None:
                 raise StoreFailed(f"{self._label} takes no more writes: {self._ended or 'it is being closed'}.")
             self._queue.append(waiting)
             self._ready.notify()
-        waiting.gate.acquire()
-        if waiting.error is not None:
-            raise waiting.error
-        value: T = waiting.value
-        return value
 
     def close(self) -> None:
         """Refuse new acts, finish those that wait, and end the thread."""

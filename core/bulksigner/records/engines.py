@@ -8,9 +8,19 @@ from peewee import fn
 
 from bulksigner.records.postgresql import PostgresqlStore, open_postgresql
 from bulksigner.records.sqlite import SqliteStore, open_sqlite
-from bulksigner.records.store import EngineKind, Store
+from bulksigner.records.store import Act, Done, EngineKind, Store
 
-__all__ = ["EngineKind", "PostgresqlStore", "SqliteStore", "Store", "is_picked", "open_postgresql", "open_sqlite"]
+__all__ = [
+    "Act",
+    "Done",
+    "EngineKind",
+    "PostgresqlStore",
+    "SqliteStore",
+    "Store",
+    "is_picked",
+    "open_postgresql",
+    "open_sqlite",
+]
 
 
 def is_picked(kind: EngineKind, column: Any, candidates: Any) -> Any:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation
-from bulksigner.pipeline.engine import CheckTask
+from bulksigner.pipeline.conductor import Started
+from bulksigner.pipeline.tasks import CheckTask
 from bulksigner.pipeline.work import Work
 
-__all__ = ["verify"]
+__all__ = ["begin_check", "verify"]
 
 
-def verify(work: Work) -> None:
-    """Check the artifact against the profile's certificate and the staged original (PIPE-80, BEY-01)."""
+def begin_check(work: Work) -> None:
+    """Have the signed file checked from now on, unless the profile does not ask for it."""
+    profile = work.opened
+    if profile.stored.verify and profile.key is not None:
+        expectation = Expectation(work.job.format, profile.key.certificate, work.staged_measured)
+        work.checking = Started(work.perform(CheckTask(work.require(work.signed), expectation, pem=work.is_pem)))
+
+
+async def verify(work: Work) -> None:
+    """Have the artifact checked against the profile's certificate and the staged original (PIPE-80, BEY-01)."""
     profile = work.opened
     if not profile.stored.verify:
-        work.job = work.parts.jobs.record(work.job, message="Verification skipped")
+        work.job = await work.parts.write(work.parts.jobs.recording(work.job, message="Verification skipped"))
         return
-    if profile.key is None:
+    if work.checking is None:
         raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.")
-    checked = work.parts.engine.check(
-        CheckTask(
-            artifact=work.require(work.signed),
-            expectation=Expectation(work.job.format, profile.key.certificate, work.staged_measured),
-            pem=work.is_pem,
-        )
-    )
+    try:
+        checked = await work.checking
+    finally:
+        work.seconds["verify"] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
