@@ -201,9 +201,6 @@ def test_a_stop_leaves_no_signing_worker_behind(built: Any, tmp_path: Path) -> N
     while not service.worker.jobs_in_flight:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    while not any(job.sign_call_started_at for job in service.jobs.in_flight()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
     assert service.stop() == 1
     child.join(LIMIT_SECONDS)
     assert child.exitcode == -signal.SIGKILL
