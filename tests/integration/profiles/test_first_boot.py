@@ -15,9 +15,9 @@ from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.model import Expectation
 from bulksigner.pipeline.engine import InProcessEngine, ask
-from bulksigner.pipeline.tasks import CheckTask, SignTask
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
+from bulksigner.pipeline.tasks import CheckTask, SignTask
 from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.plugin_system.report import PluginState
