@@ -19,8 +19,8 @@ from bulksigner.contract.storage import Entry, Fingerprint, Hold, Removal, Remov
 from bulksigner.files import durable
 from bulksigner.files.names import child_of
 from bulksigner.files.set_aside import PRIVATE_PREFIX, arriving_path, put_back, removing_path, settle_leftovers
+from bulksigner.files.volumes import is_on_this_host
 from bulksigner.files.writers import is_open_for_writing
-from bulksigner.mounts import network_type
 
 __all__ = ["LocalFileSystem", "LocalFolder"]
 
@@ -63,7 +63,7 @@ class LocalFolder:
     def is_near(self) -> bool:
         """Tell whether the directory is not on a network file system."""
         if self._is_near is None:
-            self._is_near = network_type(self._path) is None
+            self._is_near = is_on_this_host(self._path)
         return self._is_near
 
     def __reduce__(self) -> tuple[type[LocalFolder], tuple[Path]]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from bulksigner.contract.codes import CODES
-from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost
+from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost, StepFailed
 from bulksigner.files.durable import is_disk_full
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
@@ -16,6 +16,7 @@ from bulksigner.observability.logs import facts
 from bulksigner.pipeline.conductor import Effect, apart
 from bulksigner.pipeline.plan import Step
 from bulksigner.pipeline.steps.promote import describe_delivery
+from bulksigner.pipeline.tasks import DiscardTask
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import describe
 from bulksigner.records.engines import Act
@@ -64,13 +65,13 @@ class Ending:
                 verify_ms=_milliseconds(work, "verify"),
             ),
         )
-        try:
-            work.parts.roots.discard_job_folder(work.job.id)
-        except OSError as error:
-            log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error)
         await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
+        try:
+            await work.perform(DiscardTask(work.parts.roots.job_folder(work.job.id)))
+        except StepFailed as error:  # the next start clears it (CLU-87)
+            log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error.message)
 
     async def fail(self, work: Work, step: Step, error: BaseException) -> None:
         """Keep the job's folder under `error/`, then record Failed with code and text (PIPE-86)."""

@@ -17,9 +17,13 @@ from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 from bulksigner.records.engines import Done
 
-__all__ = ["Engine", "InProcessEngine", "ask", "perform"]
+__all__ = ["Engine", "InProcessEngine", "WorkerLost", "ask", "perform"]
 
 T = TypeVar("T")
+
+
+class WorkerLost(StepFailed):
+    """Say that the process which had a task is gone; what it had done of it nobody knows."""
 
 
 class Engine(Protocol):
@@ -37,8 +41,8 @@ class Engine(Protocol):
     def begin(self, task: Task[Any], done: Done) -> None:
         """Take a task and return at once; `done` hears of its answer, or of its error, from any thread.
 
-        Errors are `StepFailed`, or whatever a library raised; the key was not used when the error of a `SignTask` has
-        the code `approval.content-changed`.
+        Errors are `StepFailed`, `WorkerLost` among them, or whatever a library raised. The key was not used when the
+        error of a `SignTask` has the code `approval.content-changed`.
         """
         ...
 

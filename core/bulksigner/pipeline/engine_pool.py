@@ -12,7 +12,7 @@ from typing import Any
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
-from bulksigner.pipeline.engine import InProcessEngine
+from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
 from bulksigner.pipeline.engine_channel import Call, WorkerChannel
 from bulksigner.pipeline.engine_worker import Broken, FindFault, KeyAbsent, WorkerBoot
 from bulksigner.pipeline.tasks import SignTask, Task
@@ -28,6 +28,9 @@ CALL_LIMIT_SECONDS = 300.0
 
 START_LIMIT_SECONDS = 120.0
 STOP_LIMIT_SECONDS = 5.0
+FAILED_STARTS = 5
+"""Workers that may end one after the other before any of them answers; the calls that wait are then given up."""
+
 AHEAD = 2
 """Calls that a worker has at a time: the one under way, and the next, so that it never waits for this process."""
 
@@ -52,6 +55,7 @@ class ProcessEngine:
         self._guard = threading.RLock()
         self._workers: list[WorkerChannel] = []
         self._waiting: deque[Call] = deque()
+        self._failed_starts = 0
         self._is_closed = False
         self._closing = threading.Event()
         # Workers heed no signal, so an exit that forgets to close would wait for them.
@@ -149,7 +153,7 @@ class ProcessEngine:
         over = threading.Event()
 
         def note(_: Any, error: BaseException | None) -> None:
-            if error is not None and not self._is_closed and not isinstance(error, _Lost):
+            if error is not None and not self._is_closed and not isinstance(error, WorkerLost):
                 worker.profiles.discard(reference.profile)
                 self._give_up_workers(reference, error)
             over.set()
@@ -170,6 +174,7 @@ class ProcessEngine:
             if not worker.calls:
                 return
             call = worker.take()
+            self._failed_starts = 0
             while self._waiting and len(worker.calls) < AHEAD:
                 self._hand(worker, self._waiting.popleft())
         if isinstance(answer, KeyAbsent) and isinstance(call.task, SignTask):
@@ -185,8 +190,8 @@ class ProcessEngine:
     def _lost(self, worker: WorkerChannel, reason: str) -> None:
         """Start a fresh worker in the place of a lost one; only the job in its call is lost.
 
-        A worker answers in the order it is asked in, so what stands behind the call under way was not begun. One that
-        never answered is not replaced before there is work again, or a fault at its start would go round in circles.
+        A worker answers in the order it is asked in, so what stands behind the call under way was not begun. Where
+        workers end before their first answer time and again, the next waits until there is work again.
         """
         with self._guard:
             if self._is_closed or worker not in self._workers:
@@ -196,7 +201,8 @@ class ProcessEngine:
             lost, *behind = worker.calls or (None,)
             worker.calls.clear()
             self._waiting.extendleft(call for call in reversed(behind) if not _is_lesson(call))
-            if worker.has_answered:
+            self._failed_starts += not worker.has_answered
+            if self._failed_starts < FAILED_STARTS:
                 self._heal()
             stranded = [] if self._workers else list(self._waiting)
             if stranded:
@@ -204,9 +210,9 @@ class ProcessEngine:
         worker.end(0.0)
         for call in [lost, *stranded]:
             if call is not None:
-                call.done(None, _Lost(f"The signing worker was lost: {reason}. Retry the job."))
+                call.done(None, WorkerLost(f"The signing worker was lost: {reason}. Retry the job."))
         for lesson in filter(_is_lesson, behind):
-            lesson.done(None, _Lost(reason))
+            lesson.done(None, WorkerLost(reason))
 
     def _heal(self) -> None:
         while len(self._workers) < self._count:
@@ -238,10 +244,6 @@ class ProcessEngine:
     def _keep_here(self, reference: KeyReference, reason: str) -> None:
         self._signs_here = True
         log.warning("Jobs of profile '%s' are signed in the service's own process: %s", reference.profile, reason)
-
-
-class _Lost(StepFailed):
-    """Say that the worker which had a call is gone."""
 
 
 def _stopped() -> StepFailed:

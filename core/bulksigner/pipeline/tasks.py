@@ -22,7 +22,18 @@ from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
 from bulksigner.plugin_system.registry import Registry
 
-__all__ = ["CheckTask", "PromoteTask", "RemoveTask", "SignTask", "StageTask", "Task", "carry_out", "sign_here"]
+__all__ = [
+    "CheckTask",
+    "DiscardTask",
+    "PromoteTask",
+    "RemoveTask",
+    "SignTask",
+    "StageTask",
+    "Task",
+    "carry_out",
+    "sign_here",
+    "stage_here",
+]
 
 T = TypeVar("T")
 
@@ -85,6 +96,13 @@ class RemoveTask(Task[Removal]):
     fingerprint: Fingerprint
 
 
+@attrs.frozen
+class DiscardTask(Task[None]):
+    """One folder of a completed job to take away (PIPE-84)."""
+
+    folder: Path
+
+
 def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) -> T:
     """Do what a task asks, in this process; raises `StepFailed`, or what a library raises."""
     answer: Any
@@ -98,14 +116,18 @@ def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) 
         answer = promote_here(task)
     elif isinstance(task, RemoveTask):
         answer = task.folder.remove_now(task.name, task.fingerprint)
+    elif isinstance(task, DiscardTask):
+        discard_here(task)
+        answer = None
     else:
         raise StepFailed(f"The engine was asked for something it does not know: {type(task).__name__}.")
     return answer  # type: ignore[no-any-return]
 
 
 def stage_here(task: StageTask) -> Fingerprint:
-    """Copy and measure an input."""
+    """Copy and measure an input, in place of what a lost worker may have copied of it."""
     task.target.parent.mkdir(mode=durable.FOLDER_MODE, exist_ok=True)
+    task.target.unlink(missing_ok=True)
     try:
         return task.folder.copy_to(task.name, task.target)
     except FileNotFoundError as error:
@@ -157,3 +179,11 @@ def promote_here(task: PromoteTask) -> datetime.datetime:
     except OSError as error:
         raise StepFailed(f"The output could not be moved to {task.output}: {error.strerror or error}.") from error
     return modified_at
+
+
+def discard_here(task: DiscardTask) -> None:
+    """Remove a job's folder."""
+    try:
+        durable.remove_folder(task.folder)
+    except OSError as error:
+        raise StepFailed(f"{error.filename or task.folder}: {error.strerror or error}") from error

@@ -21,7 +21,7 @@ from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.pipeline.conductor import Effect, Started, apart
-from bulksigner.pipeline.engine import Engine, perform
+from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import SignTask, Task
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
@@ -144,6 +144,13 @@ class Work:
     def perform(self, task: Task[T]) -> Effect[T]:
         """Return the effect of a task of the engine."""
         return perform(self.parts.engine, task)
+
+    async def perform_again(self, task: Task[T]) -> T:
+        """Perform a task that may be begun anew, once more when a worker is lost over it."""
+        try:
+            return await self.perform(task)
+        except WorkerLost:
+            return await self.perform(task)
 
     def require(self, path: Path | None) -> Path:
         """Return a path that an earlier step of the plan must have set."""

@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from bulksigner.contract.errors import RaceLost, StepFailed
+from bulksigner.files import durable
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.pipeline import ending
@@ -132,10 +133,10 @@ def test_a_folder_that_cannot_be_moved_does_not_block_the_status(rig: Any, monke
 def test_a_folder_that_cannot_be_cleared_does_not_block_completion(rig: Any, monkeypatch: Any) -> None:
     """PIPE-84: the next start clears it (CLU-87)."""
 
-    def refuse(job_id: str) -> None:
+    def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(rig.roots, "discard_job_folder", refuse)
+    monkeypatch.setattr(durable, "remove_folder", refuse)
     job = rig.run()
     assert job.status is JobStatus.COMPLETED
     assert rig.roots.job_folder_names() == [job.id]

@@ -32,7 +32,7 @@ async def stage(work: Work) -> None:
     task = StageTask(folder, name, work.job.original_path, target)
     if near(folder) is not None:
         with held(folder, name):
-            work.fingerprint = await work.perform(task)
+            work.fingerprint = await work.perform_again(task)
     else:
         work.fingerprint = await apart(lambda: _stage_far(task))
     work.staged = target

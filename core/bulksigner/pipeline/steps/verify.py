@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation
 from bulksigner.pipeline.conductor import Started
+from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.tasks import CheckTask
 from bulksigner.pipeline.work import Work
 
@@ -15,8 +17,7 @@ def begin_check(work: Work) -> None:
     """Have the signed file checked from now on, unless the profile does not ask for it."""
     profile = work.opened
     if profile.stored.verify and profile.key is not None:
-        expectation = Expectation(work.job.format, profile.key.certificate, work.staged_measured)
-        work.checking = Started(work.perform(CheckTask(work.require(work.signed), expectation, pem=work.is_pem)))
+        work.checking = Started(work.perform(_check_task(work, profile.key)))
 
 
 async def verify(work: Work) -> None:
@@ -25,11 +26,18 @@ async def verify(work: Work) -> None:
     if not profile.stored.verify:
         work.job = await work.parts.write(work.parts.jobs.recording(work.job, message="Verification skipped"))
         return
-    if work.checking is None:
+    if work.checking is None or profile.key is None:
         raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.")
     try:
         checked = await work.checking
+    except WorkerLost:
+        checked = await work.perform(_check_task(work, profile.key))
     finally:
         work.seconds["verify"] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
+
+
+def _check_task(work: Work, key: OpenedKey) -> CheckTask:
+    expectation = Expectation(work.job.format, key.certificate, work.staged_measured)
+    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem)
