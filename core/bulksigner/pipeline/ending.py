@@ -69,7 +69,7 @@ class Ending:
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
         try:
-            await work.perform(DiscardTask(work.parts.roots.job_folder(work.job.id)))
+            await work.perform_again(DiscardTask(work.parts.roots.job_folder(work.job.id)))
         except StepFailed as error:  # the next start clears it (CLU-87)
             log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error.message)
 

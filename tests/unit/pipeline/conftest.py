@@ -22,6 +22,7 @@ from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.pipeline.conductor import apart
+from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.tasks import CheckTask, SignTask, Task, carry_out
 from bulksigner.pipeline.work import Parts
@@ -55,13 +56,17 @@ class Key:
 
 @attrs.define
 class FakeEngine:
-    """Signs by writing a mark in front of the content; `act` may do anything before."""
+    """Signs by writing a mark in front of the content; `act` may do anything before.
+
+    For each kind of task in `losses` a worker is lost once, after the task was done or before.
+    """
 
     label: str = "fake"
     tasks: list[SignTask] = attrs.field(factory=list)
     act: Callable[[SignTask], None] = lambda _: None
     see: Callable[[bytes], bytes] = lambda content: content
     check_error: BaseException | None = None
+    losses: dict[type, bool] = attrs.field(factory=dict)
 
     def open(self, reference: KeyReference, key: Any) -> None:
         """Know every key."""
@@ -70,6 +75,11 @@ class FakeEngine:
         apart(lambda: self.perform(task)).begin(done)
 
     def perform(self, task: Task[Any]) -> Any:
+        is_done = self.losses.pop(type(task), None)
+        if is_done is not None:
+            if is_done:
+                self.perform(task)
+            raise WorkerLost("The signing worker was lost.")
         if isinstance(task, SignTask):
             return self.sign(task)
         return self.check(task) if isinstance(task, CheckTask) else carry_out(task, EMPTY, {})

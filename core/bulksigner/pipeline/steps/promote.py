@@ -21,11 +21,10 @@ async def promote(work: Work) -> None:
     task = PromoteTask(work.require(work.signed), work.require(work.output))
     try:
         work.output_modified_at = await work.perform(task)
-    except WorkerLost as lost:
-        # Each file has one name: the signed one is either still here, or has gone where it should.
-        work.output_modified_at = await apart(lambda: _find_promoted(work.job, task))
-        if work.output_modified_at is None:
-            raise StepFailed(lost.message) from lost
+    except WorkerLost:
+        # A file has one name: the signed one has gone where it should, or is still here.
+        delivered_at = await apart(lambda: _find_promoted(work.job, task))
+        work.output_modified_at = delivered_at or await work.perform(task)
     except StepFailed as error:
         if error.code is not None:
             raise
