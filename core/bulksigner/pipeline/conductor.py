@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from bulksigner.records.engines import Done
+from bulksigner.lanes import Done
 
 __all__ = ["Conductor", "Effect", "Started", "apart"]
 

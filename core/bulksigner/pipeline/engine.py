@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Collection
 from typing import Any, Protocol, TypeVar
 
@@ -11,11 +10,11 @@ from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.signing import Format
 from bulksigner.formats import self_test
+from bulksigner.lanes import Done, Lanes
 from bulksigner.pipeline.conductor import Effect
 from bulksigner.pipeline.tasks import SignTask, Task, carry_out
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
-from bulksigner.records.engines import Done
 
 __all__ = ["Engine", "InProcessEngine", "WorkerLost", "ask", "perform"]
 
@@ -80,12 +79,8 @@ class InProcessEngine:
     def __init__(self, registry: Registry, formats: Collection[Format] = tuple(Format), *, threads: int = 1) -> None:
         self._registry = registry
         self._formats = tuple(formats)
-        self._limit = threads
         self._keys: dict[str, OpenedKey] = {}
-        self._waiting: queue.SimpleQueue[tuple[Task[Any], Done] | None] = queue.SimpleQueue()
-        self._guard = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._under_way = 0
+        self._lanes: Lanes[Task[Any]] = Lanes("engine", threads, self._carry_out, _stopped)
 
     @property
     def label(self) -> str:
@@ -95,35 +90,21 @@ class InProcessEngine:
         self._keys[reference.profile] = key
 
     def begin(self, task: Task[Any], done: Done) -> None:
-        with self._guard:
-            self._under_way += 1
-            if self._under_way > len(self._threads) < self._limit:
-                thread = threading.Thread(target=self._serve, name=f"engine-{len(self._threads) + 1}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-        self._waiting.put((task, done))
+        self._lanes.put(task, done)
 
     def find_fault(self) -> str | None:
         return self_test.find_fault(self._formats)
 
     def close(self) -> None:
-        with self._guard:
-            threads, self._threads = self._threads, []
-        for _ in threads:
-            self._waiting.put(None)
+        # What hangs in a task is left to the end of the process.
+        self._lanes.close(patience_seconds=0.0)
         self._keys.clear()
 
-    def _serve(self) -> None:
-        while (found := self._waiting.get()) is not None:
-            task, done = found
-            answer: Any = None
-            error: BaseException | None = None
-            try:
-                if isinstance(task, SignTask) and task.profile not in self._keys:
-                    raise StepFailed(f"The key of profile '{task.profile}' is not open.")
-                answer = carry_out(task, self._registry, self._keys)
-            except BaseException as raised:  # noqa: BLE001 - it is raised again in the job that waits for the answer
-                error = raised
-            with self._guard:
-                self._under_way -= 1
-            done(answer, error)
+    def _carry_out(self, task: Task[Any]) -> Any:
+        if isinstance(task, SignTask) and task.profile not in self._keys:
+            raise StepFailed(f"The key of profile '{task.profile}' is not open.")
+        return carry_out(task, self._registry, self._keys)
+
+
+def _stopped() -> StepFailed:
+    return StepFailed("Signing has been stopped.")

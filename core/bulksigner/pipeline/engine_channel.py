@@ -14,8 +14,8 @@ from multiprocessing.context import SpawnProcess
 
 import attrs
 
+from bulksigner.lanes import Done
 from bulksigner.pipeline.engine_worker import WorkerBoot, run
-from bulksigner.records.engines import Done
 
 __all__ = ["Call", "WorkerChannel"]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
+from bulksigner.lanes import Done
 from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
 from bulksigner.pipeline.engine_channel import Call, WorkerChannel
 from bulksigner.pipeline.engine_worker import Broken, FindFault, KeyAbsent, WorkerBoot
 from bulksigner.pipeline.tasks import SignTask, Task
 from bulksigner.profiles.model import KeyReference
-from bulksigner.records.engines import Done
 
 __all__ = ["ProcessEngine"]
 

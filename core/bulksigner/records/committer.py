@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from bulksigner.lanes import Done
 from bulksigner.records.errors import ActMisused, StoreFailed
-from bulksigner.records.store import Done
 
 __all__ = ["Committer"]
 

@@ -8,11 +8,10 @@ from peewee import fn
 
 from bulksigner.records.postgresql import PostgresqlStore, open_postgresql
 from bulksigner.records.sqlite import SqliteStore, open_sqlite
-from bulksigner.records.store import Act, Done, EngineKind, Store
+from bulksigner.records.store import Act, EngineKind, Store
 
 __all__ = [
     "Act",
-    "Done",
     "EngineKind",
     "PostgresqlStore",
     "SqliteStore",

@@ -16,9 +16,9 @@ from playhouse.pool import MaxConnectionsExceeded, PooledPostgresqlDatabase
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
+from bulksigner.lanes import Done, Lanes
 from bulksigner.records.errors import ActMisused, CommitUnknown, StoreFailed, UniqueViolation, one_line
-from bulksigner.records.lanes import Lanes
-from bulksigner.records.store import Act, Done, EngineKind, Store
+from bulksigner.records.store import Act, EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
 try:
@@ -78,7 +78,9 @@ class PostgresqlStore(Store):
         self._local = threading.local()
         self._prompt_gate = threading.Lock()
         self._silent_until = 0.0
-        self._lanes = Lanes(self.carry_out, LANES)
+        self._lanes: Lanes[Act[Any]] = Lanes(
+            "writes", LANES, self.carry_out, lambda: StoreFailed(f"{label} takes no more writes: it is being closed.")
+        )
 
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:
         """Run `act` in a READ COMMITTED transaction on this thread's connection; see `Store.write`."""

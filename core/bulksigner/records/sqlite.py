@@ -13,10 +13,11 @@ import peewee
 from playhouse.pool import MaxConnectionsExceeded, PooledSqliteDatabase
 
 from bulksigner.contract.errors import StartRefused
+from bulksigner.lanes import Done
 from bulksigner.mounts import network_type
 from bulksigner.records.committer import Committer
 from bulksigner.records.errors import FileLost, StoreFailed, UniqueViolation
-from bulksigner.records.store import Act, Done, EngineKind, Store
+from bulksigner.records.store import Act, EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
 __all__ = ["SqliteStore", "hold_side_file", "open_sqlite"]

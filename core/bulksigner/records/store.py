@@ -10,14 +10,13 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from bulksigner.lanes import Done
 from bulksigner.records.errors import ActMisused
 from bulksigner.records.prepared import Prepared, Result
 
-__all__ = ["Act", "Done", "EngineKind", "Store"]
+__all__ = ["Act", "EngineKind", "Store"]
 
 T = TypeVar("T")
-Done = Callable[[Any, BaseException | None], None]
-"""Hears once, from any thread, how something ended: its value, or its error."""
 
 
 @attrs.frozen

@@ -21,6 +21,7 @@ from bulksigner.jobs import listing
 from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.lanes import Done
 from bulksigner.pipeline.conductor import apart
 from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.pause import PauseFlag
@@ -33,7 +34,7 @@ from bulksigner.profiles.model import KeyReference, OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
-from bulksigner.records.store import Act, Done, Store
+from bulksigner.records.store import Act, Store
 
 EMPTY = RegistryBuilder().build((), (), (), {}, None)
 DAY = datetime.timedelta(days=1)

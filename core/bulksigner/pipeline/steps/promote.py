@@ -23,8 +23,9 @@ async def promote(work: Work) -> None:
         work.output_modified_at = await work.perform(task)
     except WorkerLost:
         # A file has one name: the signed one has gone where it should, or is still here.
-        delivered_at = await apart(lambda: _find_promoted(work.job, task))
-        work.output_modified_at = delivered_at or await work.perform(task)
+        work.output_modified_at = await apart(lambda: _find_promoted(work.job, task))
+        if work.output_modified_at is None:
+            work.output_modified_at = await work.perform(task)
     except StepFailed as error:
         if error.code is not None:
             raise

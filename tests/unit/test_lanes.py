@@ -1,4 +1,4 @@
-"""The few threads that write submitted acts side by side."""
+"""A few threads for calls that take their time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from bulksigner.records.errors import StoreFailed
-from bulksigner.records.lanes import Lanes
-from bulksigner.records.store import Act
+from bulksigner.lanes import Lanes
 
 LIMIT_SECONDS = 10.0
 
@@ -20,14 +18,14 @@ def test_acts_are_carried_out_side_by_side_up_to_the_limit() -> None:
     gate, entered = threading.Event(), queue.SimpleQueue[str]()
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def carry_out(act: Act[Any]) -> str:
+    def act(item: str) -> str:
         entered.put(threading.current_thread().name)
         assert gate.wait(LIMIT_SECONDS)
-        return act.label
+        return item
 
-    lanes = Lanes(carry_out, 2)
+    lanes = Lanes("lane", 2, act, RuntimeError)
     for label in ("a", "b", "c"):
-        lanes.put(Act(label, lambda: None), lambda value, error: answers.put((value, error)))
+        lanes.put(label, lambda value, error: answers.put((value, error)))
     first, second = entered.get(timeout=LIMIT_SECONDS), entered.get(timeout=LIMIT_SECONDS)
     assert first != second
     assert entered.empty()
@@ -39,13 +37,15 @@ def test_acts_are_carried_out_side_by_side_up_to_the_limit() -> None:
 def test_an_act_that_fails_tells_who_waits_and_ends_no_lane() -> None:
     """PERF-07: not even an interrupt."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    lanes = Lanes(lambda act: act.run(), 1)
 
-    def fail() -> None:
+    def act(is_good: bool) -> int:
+        if is_good:
+            return 7
         raise KeyboardInterrupt
 
-    for run in (fail, lambda: 7):
-        lanes.put(Act("x", run), lambda value, error: answers.put((value, type(error))))
+    lanes = Lanes("lane", 1, act, RuntimeError)
+    for item in (False, True):
+        lanes.put(item, lambda value, error: answers.put((value, type(error))))
     assert [answers.get(timeout=LIMIT_SECONDS) for _ in range(2)] == [(None, KeyboardInterrupt), (7, type(None))]
     lanes.close()
 
@@ -53,10 +53,10 @@ def test_an_act_that_fails_tells_who_waits_and_ends_no_lane() -> None:
 def test_closed_lanes_finish_what_waits_and_take_no_more() -> None:
     """CLU-04: an act that was accepted is carried out."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    lanes = Lanes(lambda act: act.run(), 1)
+    lanes = Lanes("lane", 1, lambda number: number + 1, RuntimeError)
     for number in range(5):
-        lanes.put(Act("x", lambda number=number: number), lambda value, _: answers.put(value))  # type: ignore[misc]
+        lanes.put(number, lambda value, _: answers.put(value))
     lanes.close()
-    assert [answers.get(timeout=LIMIT_SECONDS) for _ in range(5)] == [0, 1, 2, 3, 4]
-    with pytest.raises(StoreFailed, match="takes no more writes"):
-        lanes.put(Act("x", lambda: None), lambda *_: None)
+    assert [answers.get(timeout=LIMIT_SECONDS) for _ in range(5)] == [1, 2, 3, 4, 5]
+    with pytest.raises(RuntimeError):
+        lanes.put(1, lambda *_: None)
