@@ -33,6 +33,13 @@ def test_the_routes_of_this_build() -> None:
         "GET /api/jobs/{id}": "Operator",
         "GET /api/jobs/{id}/output": "Operator",
         "POST /api/jobs/{id}/retry": "Operator",
+        "POST /api/jobs/{id}/cancel": "Operator",
+        "DELETE /api/jobs": "Operator",
+        "GET /api/pipeline/state": "Operator",
+        "POST /api/pipeline/pause": "Operator",
+        "POST /api/pipeline/resume": "Operator",
+        "GET /api/events": "Operator",
+        "GET /api/events/types": "Operator",
         "POST /api/rescan": "Operator",
     }
 
