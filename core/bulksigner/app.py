@@ -186,7 +186,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         rescanner=Rescanner(folders, enqueue, profiles.bound, core.watched_folder),
         pause=pause,
         announce=announcer,
-        free_path=watchers.job_ended,
+        free_path=watchers.path_freed,
         scrub=scrubber.scrub,
         clock=utc_now,
     )

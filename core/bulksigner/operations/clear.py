@@ -169,4 +169,16 @@ def _event(cleared: Cleared, person: Person) -> Event:
     text = f"Jobs cleared by {person.name}: {cleared.counts}."
     if cleared.items_failed:
         text += f" {cleared.items_failed} file(s) or folder(s) could not be deleted."
-    return Event(CLEARED, text, {"actor": person.name, "scheme": person.scheme, **attrs.asdict(cleared)})
+    return Event(
+        CLEARED,
+        text,
+        {
+            "actor": person.name,
+            "scheme": person.scheme,
+            "files": cleared.files,
+            "folders": cleared.folders,
+            "itemsFailed": cleared.items_failed,
+            "jobs": cleared.jobs,
+            "events": cleared.events,
+        },
+    )

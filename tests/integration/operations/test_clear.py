@@ -84,7 +84,7 @@ def test_what_is_left_is_one_event(desk: Any, caplog: pytest.LogCaptureFixture) 
         "files": 1,
         "folders": 0,
         "events": 1,
-        "items_failed": 0,
+        "itemsFailed": 0,
     }
     assert line.facts == recorded  # type: ignore[attr-defined]
 
