@@ -96,12 +96,12 @@ class Clearing:
                 removed = self._removal.remove_all(
                     started_at, lambda rows: _event(_sum_up(rows, swept), person), self._also
                 )
-            except StoreFailed:
+            except StoreFailed as error:
                 _log.error(
-                    "Jobs were not cleared: the database refused. Rows, events and marker are all there; "
-                    "%d file(s) and %d folder(s) are gone. Clear again",
+                    "Clearing jobs failed in the database after %d file(s) and %d folder(s) had gone; clear again: %s",
                     swept.files,
                     swept.folders,
+                    error.message,
                 )
                 raise
         cleared = _sum_up(removed, swept)

@@ -37,7 +37,7 @@ class Leftovers:
         """Say which of the places with files of jobs cannot be looked into now, or None (OPS-177)."""
         for root in (self.roots.processing, self.roots.error, self.roots.output):
             try:
-                next(root.iterdir(), None)
+                os.scandir(root).close()
             except OSError as error:
                 return f"{root} cannot be listed: {error.strerror}"
         for opened in self.folders:

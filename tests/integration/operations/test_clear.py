@@ -178,7 +178,7 @@ def test_a_database_failure_rolls_rows_events_and_marker_back(
     assert history_count(desk) == lines
     assert [event.event_type for event in desk.events()] == ["PipelinePaused"]
     assert files_below(desk.inbox, desk.roots.error) == []
-    assert any(record.levelname == "ERROR" and "Clear again" in record.getMessage() for record in caplog.records)
+    assert any(record.levelname == "ERROR" and "clear again" in record.getMessage() for record in caplog.records)
     desk.operations.clearing._also = ()
     assert clear(desk) == Cleared(jobs=1, files=0, folders=0, events=1, items_failed=0)
 

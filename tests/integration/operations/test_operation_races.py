@@ -133,6 +133,18 @@ def test_delete_or_claim(desk: Any, rounds: int) -> None:
 
 
 @ROUNDS
+def test_retry_or_retry(desk: Any, rounds: int) -> None:
+    """PIPE-02, PIPE-99: one new job of the file, and one line about it on the old one."""
+    for number in range(rounds):
+        job = desk.failed(f"{number}.rem")
+        results = at_once(*[partial(desk.operations.operator.retry, job.id, OPERATOR)] * 3)
+        [winner] = [one for one in results if isinstance(one, Changed)]
+        assert all(one.code == "job.race-lost" for one in results if one is not winner)
+        assert desk.messages(job)[-1:] == [f"Retried as job {winner.job.id}"]
+        assert len(desk.messages(job)) == 4
+
+
+@ROUNDS
 def test_delete_or_retry(desk: Any, rounds: int) -> None:
     """PIPE-99, PIPE-101: a retry that was accepted has its input, whichever came first."""
     for number in range(rounds):
