@@ -138,12 +138,10 @@ class Clearing:
         swept.files += _try(swept, f"output {job.output_path}", self._remove_output, job)
 
     def _remove_input(self, job: Job) -> bool:
-        if self._leftovers.has_removed_input(job) and self._leftovers.folders.resolve(job.original_path) is None:
+        found = self._leftovers.locate_input(job)
+        if found is None or found[0].look(found[1]) is None:
             return False
-        folder, name = self._leftovers.locate_input(job)
-        if folder.look(name) is None:
-            return False
-        self._leftovers.remove_input(folder, name)
+        self._leftovers.remove_input(*found)
         return True
 
     def _remove_output(self, job: Job) -> bool:

@@ -94,7 +94,9 @@ class Deletion:
                 job = self._operator.cancel(job_id, person, told).job
                 status = f"{status}, canceled to delete it"
             account = self._take_apart(job)
-            deleted = Deleted(job.id, job.file_name, status, tuple(account.removed), tuple(account.kept))
+            # The words of a storage provider, before they are stored anywhere (SEC-57).
+            kept = tuple(attrs.evolve(one, reason=self._reasons.scrub(one.reason)) for one in account.kept)
+            deleted = Deleted(job.id, job.file_name, status, tuple(account.removed), kept)
             event = _event(deleted, person, told)
             self._removal.remove(job, event)
         self._free_path(job.original_path)
@@ -107,8 +109,8 @@ class Deletion:
         for place in self._leftovers.job_folders(job):
             item = f"{place.parent.name}/{place.name}/"
             try:
-                self._leftovers.remove_folder(place)
-                account.removed.append(item)
+                if self._leftovers.remove_folder(place):
+                    account.removed.append(item)
             except OSError as error:
                 account.keep(item, error)
         self._remove_output(job, account)
@@ -118,11 +120,10 @@ class Deletion:
         item = f"output {job.output_path}"
         try:
             path = self._leftovers.output(job)
-            if path is None:
-                return
-            if self._leftovers.remove_own_output(path, job):
+            outcome = RemovalOutcome.ABSENT if path is None else self._leftovers.remove_own_output(path, job)
+            if outcome is RemovalOutcome.REMOVED:
                 account.removed.append(item)
-            else:
+            elif outcome is RemovalOutcome.DIVERGED:
                 account.kept.append(Kept(item, "not the file that this job delivered"))
         except OSError as error:
             account.keep(item, error)
@@ -130,9 +131,10 @@ class Deletion:
     def _remove_input(self, job: Job, account: _Account) -> None:
         item = f"input {job.original_path}"
         try:
-            folder, name = self._leftovers.locate_input(job)
-            if folder.look(name) is None:
+            found = self._leftovers.locate_input(job)
+            if found is None or found[0].look(found[1]) is None:
                 return
+            folder, name = found
             with held(folder, name, waits_seconds=HOLD_WAITS_SECONDS):
                 kept = self._remove_held_input(job, folder, name)
         except HeldElsewhere as error:
@@ -153,7 +155,9 @@ class Deletion:
             folder.remove(name)
             return None
         removal = self._leftovers.remove_staged_input(folder, name, job)
-        return None if removal.outcome is RemovalOutcome.REMOVED else removal.reason
+        if removal.outcome is RemovalOutcome.REMOVED:
+            return None
+        return "" if removal.outcome is RemovalOutcome.ABSENT else removal.reason or removal.outcome.value
 
 
 def _event(deleted: Deleted, person: Person, reason: str | None) -> Event:

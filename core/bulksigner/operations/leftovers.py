@@ -48,12 +48,11 @@ class Leftovers:
         return None
 
     def job_folders(self, job: Job) -> list[Path]:
-        """Return the folders of a job below `processing/` and `error/` that are there."""
-        places = (self.roots.job_folder(job.id), self.roots.error_folder(job.id))
-        return [place for place in places if _look(place) is not None]
+        """Return where a job has a folder, below `processing/` and below `error/`, whether it is there or not."""
+        return [self.roots.job_folder(job.id), self.roots.error_folder(job.id)]
 
     def remove_folder(self, place: Path) -> bool:
-        """Remove one of `job_folders` with what is in it; False when it is gone already."""
+        """Remove one of `job_folders` with what is in it; False when it is not there."""
         seen = _look(place)
         if seen is None:
             return False
@@ -80,21 +79,29 @@ class Leftovers:
             raise durable.NotRegular(errno.EINVAL, "is not a regular file", str(path))
         return path
 
-    def remove_own_output(self, path: Path, job: Job) -> bool:
-        """Remove an output while it is the very file that the job delivered; False, and it stays, when it is not."""
-        if job.output_sha256 is None:
-            return False
-        measured, identity = durable.measure_identified(path)
-        if (measured.sha256.hex(), measured.length) != (job.output_sha256, job.output_length):
-            return False
-        return durable.identify(path) == identity and durable.remove_file(path)
+    def remove_own_output(self, path: Path, job: Job) -> RemovalOutcome:
+        """Remove an output while it is the very file that the job delivered; `DIVERGED`, and it stays, otherwise."""
+        try:
+            measured, identity = durable.measure_identified(path)
+            if (measured.sha256.hex(), measured.length) != (job.output_sha256, job.output_length):
+                return RemovalOutcome.DIVERGED
+            if durable.identify(path) != identity:
+                return RemovalOutcome.DIVERGED
+        except FileNotFoundError:
+            return RemovalOutcome.ABSENT
+        return RemovalOutcome.REMOVED if durable.remove_file(path) else RemovalOutcome.ABSENT
 
-    def locate_input(self, job: Job) -> tuple[Folder, str]:
-        """Return the folder and the name of the job's input; raises `PermanentFailure` for a folder unknown here."""
+    def locate_input(self, job: Job) -> tuple[Folder, str] | None:
+        """Return the folder and the name of the job's input, None when it is gone with a folder that is unknown here.
+
+        Raises `PermanentFailure` for an input that may still lie in a folder this host does not know.
+        """
         found = self.folders.resolve(job.original_path)
-        if found is None:
-            raise PermanentFailure(f"no input folder of this host holds {job.original_path}")
-        return found[0].folder, found[1]
+        if found is not None:
+            return found[0].folder, found[1]
+        if self.has_removed_input(job):
+            return None
+        raise PermanentFailure(f"no input folder of this host holds {job.original_path}")
 
     def has_removed_input(self, job: Job) -> bool:
         """Tell whether the job itself took its input away, so that what lies there now arrived later."""

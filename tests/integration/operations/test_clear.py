@@ -16,6 +16,7 @@ from bulksigner.files import durable
 from bulksigner.jobs import removal as removal_module
 from bulksigner.jobs.model import Owner
 from bulksigner.jobs.states import Actor, JobStatus
+from bulksigner.operations import leftovers as leftovers_module
 from bulksigner.operations.clear import Cleared, Interrupted
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseFlag
@@ -132,6 +133,23 @@ def test_what_refuses_is_counted_and_the_row_goes(desk: Any, caplog: pytest.LogC
         f"Clearing jobs left output {output}",
     ]
     assert warnings[2] == desk.events()[0].message
+
+
+def test_a_folder_that_cannot_be_looked_at_does_not_stop_the_others(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-103: whatever the file system says of one item, the sweep goes on to the next job."""
+    first = desk.failed("a.rem")
+    second = desk.failed("b.rem")
+    look = leftovers_module._look
+
+    def refuse(place: Path) -> Any:
+        if place.name == first.id and place.parent == desk.roots.error:
+            raise PermissionError(13, "Permission denied", str(place))
+        return look(place)
+
+    monkeypatch.setattr(leftovers_module, "_look", refuse)
+    assert clear(desk) == Cleared(jobs=2, files=2, folders=1, events=0, items_failed=1)
+    assert desk.roots.error_folder(first.id).exists()
+    assert not desk.roots.error_folder(second.id).exists()
 
 
 def test_an_input_of_a_folder_unknown_here_fails_only_if_it_may_be_there(desk: Any, tmp_path: Path) -> None:

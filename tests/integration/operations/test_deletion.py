@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bulksigner.contract.errors import NotAllowed, NotFound, RaceLost, Refusal
+from bulksigner.files import durable
 from bulksigner.intake.names import mint_landing_name
 from bulksigner.jobs.model import JobSource, Owner
 from bulksigner.jobs.states import Actor, JobStatus
@@ -157,16 +158,16 @@ def test_a_held_input_is_kept(desk: Any) -> None:
 
 
 def test_an_unreadable_input_is_kept(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-101: what cannot be looked at is kept with the reason, and the rest goes on."""
+    """PIPE-101, SEC-57: what cannot be looked at is kept with the scrubbed reason, and the rest goes on."""
     job = desk.failed()
     folder = next(iter(desk.folders)).folder
 
     def refuse(_: str) -> Any:
-        raise RuntimeError("the share is gone")
+        raise RuntimeError("the share of hush is gone")
 
     monkeypatch.setattr(type(folder), "look", lambda _, name: refuse(name))
     deleted = delete(desk, job)
-    assert deleted.kept == (Kept(f"input {job.original_path}", "RuntimeError: the share is gone"),)
+    assert deleted.kept == (Kept(f"input {job.original_path}", "RuntimeError: the share of *** is gone"),)
     assert deleted.removed == (f"error/{job.id}/",)
     assert desk.read(job) is None
 
@@ -202,6 +203,15 @@ def test_an_input_of_a_folder_unknown_here_is_kept(desk: Any, tmp_path: Path) ->
     deleted = delete(desk, job)
     assert "no input folder of this host holds" in deleted.kept[0].reason
     assert (other / "a.rem").exists()
+
+
+def test_a_completed_job_of_a_folder_unknown_here_has_no_input(desk: Any, tmp_path: Path) -> None:
+    """PIPE-101: it took its input away itself, so nothing is said to be kept."""
+    job = desk.enqueue(tmp_path / "other" / "a.rem")
+    [taken] = desk.queue.claim(1, Owner("here", "this-life"))
+    signed = desk.jobs.transition(taken.job, "sign", by=Actor.WORKER, message="Signed").job
+    desk.jobs.transition(signed, "complete", by=Actor.WORKER, message="Completed")
+    assert delete(desk, job).kept == ()
 
 
 def test_the_landing_copy_of_an_upload_goes_although_never_staged(desk: Any) -> None:
@@ -251,6 +261,16 @@ def test_only_the_output_that_the_job_delivered_goes(desk: Any, change: str, tmp
     assert [kept.item for kept in deleted.kept] == [f"output {output}"]
     assert os.path.lexists(output)
     assert deleted.removed == ()
+
+
+def test_an_output_that_is_collected_at_this_moment_is_not_said_to_stay(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-101: between the comparison and the removal somebody took it; the event claims neither."""
+    job = desk.completed()
+    monkeypatch.setattr(durable, "remove_file", lambda path: path.unlink())
+    deleted = delete(desk, job)
+    assert (deleted.removed, deleted.kept) == ((), ())
 
 
 def test_an_output_recorded_elsewhere_is_not_touched(desk: Any, tmp_path: Path) -> None:
