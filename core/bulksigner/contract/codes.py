@@ -41,7 +41,7 @@ _ROWS = (
     ErrorCode("upload.too-large", 413, "The upload is larger than this host allows"),
     ErrorCode("upload.invalid-name", 400, "The uploaded file has no usable name"),
     ErrorCode("upload.format-unsupported", 400, "Unknown signature format"),
-    ErrorCode("file.already-processed", 409, "A completed or active job has this file name"),
+    ErrorCode("file.already-processed", 409, "A completed or unfinished job has a file of this name"),
     ErrorCode("job.not-found", 404, "No such job"),
     ErrorCode("job.not-queued", 409, "A job can be canceled only while it waits"),
     ErrorCode("job.race-lost", 409, "Another writer changed the job first"),

@@ -120,7 +120,8 @@ class Operator:
         if failed.error_code == "file.already-processed":
             # A retry is exempt from the rule of names, so it would sign the very file that the rule refused (PIPE-50).
             raise NotAllowed(
-                f"Job {failed.id} was refused because another job has its file name; delete that job instead.",
+                f"Job {failed.id} was refused because another job has a file of its name; delete that job, or send the "
+                f"file under another name.",
                 code="file.already-processed",
             )
         if not self._input_exists(failed):

@@ -114,8 +114,8 @@ def test_a_newer_schema_is_refused(location: str) -> None:
     """CLU-71: exit 65 naming both versions."""
     store = open_at(location)
     newest = known_migrations()[-1].version
-    migrate(store, [Step(9999, "9999_later", ())])
-    with pytest.raises(StartRefused, match=rf"schema version 9999, this build knows {newest}\b") as caught:
+    migrate(store, [Step(newest + 1, f"{newest + 1:04}_later", ())])
+    with pytest.raises(StartRefused, match=rf"schema version {newest + 1}, this build knows {newest}\b") as caught:
         migrate(store)
     assert caught.value.exit_code == 65
     store.close()
