@@ -19,6 +19,7 @@ from bulksigner.files.work import WorkRoots
 from bulksigner.health import collect_checks
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders, open_folders
+from bulksigner.intake.rescan import Rescanner
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Job, utc_now
@@ -29,6 +30,7 @@ from bulksigner.life import Service
 from bulksigner.observability import logs
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
+from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
@@ -176,6 +178,20 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         ),
         scrubber,
     )
+    operations = assemble(
+        store=store,
+        jobs=jobs,
+        queue=queue,
+        profiles=profiles,
+        folders=folders,
+        roots=roots,
+        rescanner=Rescanner(folders, enqueue, profiles.bound, core.watched_folder),
+        pause=pause,
+        announce=announcer,
+        free_path=watchers.path_freed,
+        scrub=scrubber.scrub,
+        clock=utc_now,
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -191,6 +207,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         worker=worker,
         enqueue=enqueue,
         uploads=uploads,
+        operations=operations,
         readiness=readiness,
         announce=announcer,
         seeded=seeded,

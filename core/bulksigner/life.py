@@ -19,6 +19,7 @@ from bulksigner.jobs.model import Changed, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.readiness import Readiness
+from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.worker import Worker
@@ -31,6 +32,9 @@ from bulksigner.recovery.sweep import SweepReport
 __all__ = ["Service"]
 
 log = logging.getLogger(__name__)
+
+CLEAR_LIMIT_SECONDS = 10.0
+"""How long a stop waits for a clear of jobs to notice it, or to commit."""
 
 
 @attrs.define
@@ -51,6 +55,7 @@ class Service:
     worker: Worker
     enqueue: EnqueueService
     uploads: UploadDoor
+    operations: Operations
     readiness: Readiness
     announce: Callable[[Changed], None]
     seeded: SeedReport
@@ -71,6 +76,7 @@ class Service:
         if self._stopped.is_set():
             return 0
         self._stopped.set()
+        self.operations.clearing.interrupt(CLEAR_LIMIT_SECONDS)
         left = 0
         if self.is_started:
             self.watchers.stop()

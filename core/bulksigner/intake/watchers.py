@@ -83,3 +83,9 @@ class FolderWatchers:
         found = self._folders.resolve(path)
         if found is not None:
             self._watchers[found[0].name].job_ended(found[1])
+
+    def path_freed(self, path: str) -> None:
+        """Have the folder's watcher look at a path again, after the commit that deleted a job of it (PIPE-101)."""
+        found = self._folders.resolve(path)
+        if found is not None:
+            self._watchers[found[0].name].offer_again(found[1])

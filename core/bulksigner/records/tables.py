@@ -123,7 +123,10 @@ class ProfileRow(_Row):
 
 
 class PipelineStateRow(_Row):
-    """The one row that says whether claims are paused (PIPE-68); its `id` is always 1."""
+    """The one row that says whether claims are paused (PIPE-68); its `id` is always 1.
+
+    `changed_at`, `changed_by` and `reason` tell of the last change, the others of the last pause and the last resume.
+    """
 
     id = peewee.IntegerField(primary_key=True)
     paused = peewee.BooleanField()
@@ -131,6 +134,9 @@ class PipelineStateRow(_Row):
     changed_by = peewee.TextField(null=True)
     reason = peewee.TextField(null=True)
     row_version = peewee.IntegerField()
+    paused_at = UtcField(null=True)
+    paused_by = peewee.TextField(null=True)
+    resumed_at = UtcField(null=True)
 
     class Meta:
         table_name = "pipeline_state"
