@@ -42,9 +42,9 @@ def test_a_pause_is_kept_with_who_and_why(desk: Any) -> None:
 def test_a_resume_keeps_when_the_pause_was(desk: Any) -> None:
     """API-68: after a resume both times are known, and the worker is told at once (PIPE-64)."""
     paused = desk.operations.pausing.pause(OPERATOR, "year end")
-    assert not desk.queue.wake.wait(0)
+    assert not desk.queue.wake.take()
     state = desk.operations.pausing.resume(OPERATOR)
-    assert desk.queue.wake.wait(0)
+    assert desk.queue.wake.take()
     assert (state.is_paused, state.reason) == (False, None)
     assert (state.paused_at, state.paused_by) == (paused.paused_at, "operator")
     assert state.resumed_at == state.since

@@ -30,7 +30,7 @@ def test_a_retry_is_written_on_both_jobs(desk: Any) -> None:
     assert desk.messages(parent)[-1] == f"Retried as job {child.id}"
     assert desk.messages(child) == [f"Queued from retry of job {parent.id}"]
     assert [one.job.id for one in desk.announced] == [child.id]
-    assert desk.queue.wake.wait(0)
+    assert desk.queue.wake.take()
 
 
 def test_the_second_of_two_retries_loses_and_writes_nothing(desk: Any) -> None:
