@@ -7,14 +7,17 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import attrs
 
 from bulksigner.boot import Foundation, new_owner, open_store
 from bulksigner.contract.errors import ConfigurationRefused, PermanentFailure
+from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
 from bulksigner.files.lock import hold_folder_lock
+from bulksigner.files.volumes import distinct_volumes
 from bulksigner.files.work import WorkRoots
 from bulksigner.health import collect_checks
 from bulksigner.intake.enqueue import EnqueueService
@@ -155,7 +158,8 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
-    room = Room(roots, partial(queue.next_paths, core.pipeline.max_concurrency))
+    volumes = distinct_volumes([roots.root, *_database_folders(core.database_location)])
+    room = Room(volumes, core.storage.minimum_free_bytes, queue.waiting)
     worker = Worker(
         parts,
         pause,
@@ -163,7 +167,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         slots=core.pipeline.max_concurrency,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
         find_hindrance=database_lock.find_loss,
-        find_shortage=room.why_not,
+        choose=room.choose,
     )
     readiness = Readiness(
         collect_checks(
@@ -173,7 +177,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
             watchers,
             profiles,
             worker,
-            {f"disk:{roots.root}": room.look},
+            {f"disk:{volume.folder}": partial(room.look, volume) for volume in volumes},
             foundation.registry,
         ),
         scrubber,
@@ -246,6 +250,11 @@ def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine
         _thresholds(foundation),
     )
     return ProcessEngine(boot, workers, here)
+
+
+def _database_folders(location: Path | Secret) -> list[Path]:
+    """Return the folder of a database in a file of this host."""
+    return [location.parent] if isinstance(location, Path) else []
 
 
 def _formats_of(profiles: Iterable[OpenedProfile]) -> tuple[Format, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from bulksigner.contract.errors import StartRefused
@@ -83,14 +82,6 @@ class WorkRoots:
     def discard_job_folder(self, job_id: str) -> None:
         """Remove `processing/<id>`."""
         durable.remove_folder(self.job_folder(job_id))
-
-    def free_bytes(self) -> int:
-        """Return the free space of the roots' volume, in bytes (BEY-22)."""
-        return shutil.disk_usage(self.root).free
-
-    def total_bytes(self) -> int:
-        """Return the size of the roots' volume, in bytes."""
-        return shutil.disk_usage(self.root).total
 
     def _prove_promotion(self) -> None:
         first, second = self.processing / f"{_PROBE}-1", self.processing / f"{_PROBE}-2"

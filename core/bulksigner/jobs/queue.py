@@ -23,6 +23,8 @@ from bulksigner.records.tables import HistoryRow, JobRow
 __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 
 _CLAIMED = "Processing started"
+_CHOSEN = [f"chosen_{number}" for number in range(32)]
+"""The slots of a claim of chosen jobs: no more can be claimed at once than `Pipeline:MaxConcurrency` may be."""
 
 _INSERT = Prepared(
     JobRow.insert({getattr(JobRow, name): slot(name) for name in (*NAMES, "path_key")}).on_conflict_ignore()
@@ -35,13 +37,11 @@ _NOTE_PARENT = Prepared(
 )
 
 
-def _claim(kind: EngineKind) -> Prepared:
-    oldest = (
-        JobRow.select(JobRow.id)
-        .where(JobRow.status == literal(JobStatus.QUEUED))
-        .order_by(JobRow.queued_at, JobRow.id)
-        .limit(slot("limit"))
-    )
+def _claim(kind: EngineKind, *, is_chosen: bool) -> Prepared:
+    is_open = JobRow.status == literal(JobStatus.QUEUED)
+    if is_chosen:
+        is_open &= JobRow.id.in_([slot(name) for name in _CHOSEN])
+    oldest = JobRow.select(JobRow.id).where(is_open).order_by(JobRow.queued_at, JobRow.id).limit(slot("limit"))
     return Prepared(
         JobRow.update(
             {
@@ -57,12 +57,13 @@ def _claim(kind: EngineKind) -> Prepared:
     )
 
 
-_CLAIM = {kind: _claim(kind) for kind in EngineKind}
-_NEXT = Prepared(
-    JobRow.select(JobRow.original_path)
+_CLAIM = {(kind, chosen): _claim(kind, is_chosen=chosen) for kind in EngineKind for chosen in (False, True)}
+_WAITING = Prepared(
+    JobRow.select(JobRow.id, JobRow.original_path)
     .where(JobRow.status == literal(JobStatus.QUEUED))
     .order_by(JobRow.queued_at, JobRow.id)
     .limit(slot("limit"))
+    .offset(slot("offset"))
 )
 _CLAIMED_AT = Prepared(
     JobRow.select(*COLUMNS).where(
@@ -154,8 +155,14 @@ class Queue:
         """Take up to `limit` of the oldest queued jobs and wait for it; see `claiming`."""
         return self._store.carry_out(self.claiming(limit, owner))
 
-    def claiming(self, limit: int, owner: Owner) -> Act[list[Changed]]:
-        """Return the act that takes up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08)."""
+    def claiming(self, limit: int, owner: Owner, chosen: Sequence[str] | None = None) -> Act[list[Changed]]:
+        """Return the act that takes up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08).
+
+        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129).
+        """
+        statement = _CLAIM[self._store.kind, chosen is not None]
+        # Unused places repeat the last id.
+        places = {name: chosen[min(place, len(chosen) - 1)] for place, name in enumerate(_CHOSEN)} if chosen else {}
         find_transition(JobStatus.QUEUED, "claim", Actor.WORKER)
         now = self._clock()
         mine = {"identity": owner.identity, "incarnation": owner.incarnation, "now": now}
@@ -166,7 +173,7 @@ class Queue:
             return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
 
         def act() -> list[Changed]:
-            claimed = changes(self._store.execute(_CLAIM[self._store.kind], limit=limit, **mine).rows)
+            claimed = changes(self._store.execute(statement, limit=limit, **mine, **places).rows)
             if claimed:
                 write_history_lines(self._store, [changed.job for changed in claimed], _CLAIMED)
             return claimed
@@ -177,9 +184,10 @@ class Queue:
         # A claim that waited for the server could come after another service has taken the database over (DEP-26).
         return Act("claim", act, settle, is_prompt=True)
 
-    def next_paths(self, limit: int) -> list[str]:
-        """Return the input paths of the oldest queued jobs, which the next claims take (PIPE-129)."""
-        return [row[0] for row in self._store.read(lambda: self._store.execute(_NEXT, limit=limit).rows)]
+    def waiting(self, offset: int, limit: int) -> list[tuple[str, str]]:
+        """Return ids and input paths of queued jobs in the order in which they are claimed (PIPE-129)."""
+        rows = self._store.read(lambda: self._store.execute(_WAITING, offset=offset, limit=limit).rows)
+        return [(row[0], row[1]) for row in rows]
 
     def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
         if job is None:

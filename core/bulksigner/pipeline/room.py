@@ -1,62 +1,113 @@
-"""Room to work: no job is claimed that the work root could not hold (PIPE-129, BEY-22)."""
+"""Room to work: no job is claimed that the volumes could not hold (PIPE-129, BEY-22)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.volumes import Volume
 
 __all__ = ["Room"]
 
-MINIMUM_FREE_BYTES = 256 * 1024 * 1024
-LARGEST_SHARE = 8
-"""A small volume keeps one part in this many free, where `MINIMUM_FREE_BYTES` would leave it nothing."""
+log = logging.getLogger(__name__)
+
 ROOM_PER_FILE = 3
 """A staged copy, the signed file, and as much again for what is written beside them."""
 AMPLE_BYTES = 8 * 1024 * 1024 * 1024
 """With this much free the sizes of what waits are not looked at: no more than a look at the volume for each claim."""
+NEARLY_FULL_BYTES = 1024 * 1024 * 1024
+NEARLY_FULL_SHARE = 20
+"""A volume with less than one part in this many free is nearly full (OPS-189)."""
+_PAGE = 200
+
+Waiting = Callable[[int, int], Sequence[tuple[str, str]]]
 
 
 class Room:
-    """Says why nothing may be claimed, judged by the free space of the work root."""
+    """Chooses what may be claimed, by the free space of the volumes in use; the first holds the work root.
 
-    def __init__(self, roots: WorkRoots, next_paths: Callable[[], Sequence[str]]) -> None:
-        self._roots = roots
-        self._next_paths = next_paths
+    `waiting` answers, for an offset and a limit, ids and input paths of queued jobs, oldest first. `choose` belongs to
+    one thread.
+    """
 
-    def why_not(self) -> str | None:
-        """Say why no job may be claimed now, or None when there is room for the next ones."""
-        shortage = self.shortage()
-        if shortage is not None:
-            return shortage
-        free = self._roots.free_bytes()
+    def __init__(self, volumes: Sequence[Volume], minimum_free_bytes: int, waiting: Waiting) -> None:
+        self._volumes = volumes
+        self._minimum_free_bytes = minimum_free_bytes
+        self._waiting = waiting
+        self._told = ""
+        self._kept_waiting = ""
+
+    def choose(self, limit: int) -> Sequence[str] | None:
+        """Return the ids of up to `limit` queued jobs there is room for, oldest first; None when any may be claimed.
+
+        Each episode of a shortage is logged once.
+        """
+        shortage = next(filter(None, map(self._shortage, self._volumes)), "")
+        chosen: Sequence[str] | None = ()
+        kept_waiting = ""
+        if not shortage:
+            chosen, kept_waiting = self._fit(limit)
+        self._kept_waiting = kept_waiting
+        self._tell(shortage, kept_waiting)
+        return chosen
+
+    def look(self, volume: Volume) -> tuple[bool, str]:
+        """Answer the readiness row of one of the volumes (API-100)."""
+        shortage = self._shortage(volume) or (self._kept_waiting if volume == self._volumes[0] else "")
+        if shortage:
+            return False, shortage
+        free, total = volume.free_bytes(), volume.total_bytes()
+        is_low = free < NEARLY_FULL_BYTES or free * NEARLY_FULL_SHARE < total
+        return not is_low, f"{_mebibytes(free)} of {_mebibytes(total)} free" + (", nearly full" if is_low else "")
+
+    def _shortage(self, volume: Volume) -> str:
+        """Say that a volume has too little space whatever waits, or nothing."""
+        free = volume.free_bytes()
+        if free >= self._minimum_free_bytes:
+            return ""
+        return (
+            f"{volume.folder} has {_mebibytes(free)} free and Storage:MinimumFreeBytes asks for "
+            f"{_mebibytes(self._minimum_free_bytes)}. Free space there; the queued jobs then go on by themselves"
+        )
+
+    def _fit(self, limit: int) -> tuple[Sequence[str] | None, str]:
+        """Choose the oldest jobs that fit beside each other; say which file has no room by itself, or nothing."""
+        work = self._volumes[0]
+        free = left = work.free_bytes()
         if free >= AMPLE_BYTES:
-            return None
-        lengths = {path: _length(path) for path in self._next_paths()}
-        path = max(lengths, key=lengths.__getitem__, default=None)
-        if path is None or free >= ROOM_PER_FILE * lengths[path]:
-            return None
-        return (
-            f"{path} has {_mebibytes(lengths[path])} and {self._roots.root} {_mebibytes(free)} free; "
-            f"{ROOM_PER_FILE} times the size of a file is needed. Free space there, or take the file out of its folder"
-        )
+            return None, ""
+        chosen: list[str] = []
+        kept_waiting = ""
+        offset = 0
+        while page := self._waiting(offset, _PAGE):
+            for job_id, path in page:
+                length = _length(path)
+                needed = ROOM_PER_FILE * length
+                if needed <= left:
+                    left -= needed
+                    chosen.append(job_id)
+                    if len(chosen) == limit:
+                        return chosen, kept_waiting
+                elif needed > free and not kept_waiting:
+                    kept_waiting = (
+                        f"{path} has {_mebibytes(length)} and {work.folder} {_mebibytes(free)} free; {ROOM_PER_FILE} "
+                        f"times the size of a file is needed. Free space there, or take the file out of its folder"
+                    )
+            offset += len(page)
+        return chosen, kept_waiting
 
-    def shortage(self) -> str | None:
-        """Say that the work root is short of space whatever waits, or None."""
-        free = self._roots.free_bytes()
-        least = min(MINIMUM_FREE_BYTES, self._roots.total_bytes() // LARGEST_SHARE)
-        if free >= least:
-            return None
-        return (
-            f"{self._roots.root} has {_mebibytes(free)} free and {_mebibytes(least)} are the least to work with. "
-            "Free space there; the queued jobs then go on by themselves"
-        )
-
-    def look(self) -> tuple[bool, str]:
-        """Answer the readiness row of the work root's volume."""
-        shortage = self.shortage()
-        return shortage is None, shortage or f"{_mebibytes(self._roots.free_bytes())} free"
+    def _tell(self, shortage: str, kept_waiting: str) -> None:
+        kind = "all" if shortage else "some" if kept_waiting else ""
+        if kind == self._told:
+            return
+        self._told = kind
+        if shortage:
+            log.warning("No job is claimed; queued jobs wait: %s", shortage)
+        elif kept_waiting:
+            log.warning("A queued job waits while smaller ones go on: %s", kept_waiting)
+        else:
+            log.info("There is room for every queued job again")
 
 
 def _length(path: str) -> int:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -41,19 +41,19 @@ class Worker:
         slots: int,
         poll_interval_seconds: float,
         find_hindrance: Callable[[], str | None] = lambda: None,
-        find_shortage: Callable[[], str | None] = lambda: None,
+        choose: Callable[[int], Sequence[str] | None] = lambda _: None,
     ) -> None:
-        """Take the parts together; before each claim both functions say why nothing may be claimed now, or None.
+        """Take the parts together; before each claim two functions are asked.
 
-        A hindrance is a fault of the service (DEP-26), a shortage passes by itself (PIPE-129).
+        `find_hindrance` says which fault of the service forbids it, or None (DEP-26); `choose` which of the queued jobs
+        may be claimed, at most so many, or None for any (PIPE-129).
         """
         self._parts = parts
         self._pause = pause
         self._owner = owner
         self._poll_interval_seconds = poll_interval_seconds
         self._find_hindrance = find_hindrance
-        self._find_shortage = find_shortage
-        self._is_short = False
+        self._choose = choose
         self._slots = slots
         self._conductor = Conductor()
         self._stopping = threading.Event()
@@ -110,9 +110,12 @@ class Worker:
         return len(claimed)
 
     async def _claim(self, limit: int) -> list[Changed]:
-        if self._is_hindered() or self._pause.read().is_paused or self._is_kept_waiting():
+        if self._is_hindered() or self._pause.read().is_paused:
             return []
-        return await self._parts.write(self._parts.queue.claiming(limit, self._owner))
+        chosen = self._choose(limit)
+        if chosen is not None and not chosen:
+            return []
+        return await self._parts.write(self._parts.queue.claiming(limit, self._owner, chosen))
 
     def _is_hindered(self) -> bool:
         hindrance = self._find_hindrance()
@@ -122,15 +125,6 @@ class Worker:
             log.info("Jobs are claimed again")
         self._hindrance = hindrance
         return hindrance is not None
-
-    def _is_kept_waiting(self) -> bool:
-        reason = self._find_shortage()
-        if reason is not None and not self._is_short:
-            log.warning("No job is claimed; queued jobs wait: %s", reason)
-        elif reason is None and self._is_short:
-            log.info("Jobs are claimed again")
-        self._is_short = reason is not None
-        return self._is_short
 
     def _run_twice(self) -> None:
         """Run the loop, and once more if it dies; a second death stops the claiming (OPS-22)."""

@@ -145,6 +145,11 @@ class StorageSettings:
     root: Path = option(
         Path("data"), help="Directory of work, output, errors and database; a relative path is under the content root."
     )
+    minimum_free_bytes: int = option(
+        268435456,
+        help="Free space, on the volume of `Root` and on that of an Sqlite file, below which no job is begun.",
+        check=at_least(0),
+    )
     provider: str = option(
         LOCAL_PROVIDER, help="Where work and output lie: `LocalFileSystem`, or what a plugin brings.", check=_NOT_BLANK
     )

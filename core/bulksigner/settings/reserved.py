@@ -134,7 +134,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Auth:CookieName", "the sign-in of the console"),
     Reserved("Auth:EntraId", "sign-in through Entra ID"),
     Reserved("Storage:SharedRoot", "shared storage roots", off="false"),
-    Reserved("Storage:MinimumFreeBytes", "the check of free space"),
     Reserved("Storage:AzureFiles", _AZURE),
     Reserved(f"{_INPUT}:AzureFiles:Directory", _AZURE, problem="is not a key: a folder's directory is its Path."),
     Reserved(f"{_INPUT}:AzureFiles", _AZURE),

@@ -103,6 +103,22 @@ def test_claims_go_oldest_first(queue: Queue, store: Store, new_job: NewJob, own
     assert queue.claim(1, owner) == []
 
 
+def test_a_claim_of_chosen_jobs_takes_no_other(queue: Queue, store: Store, new_job: NewJob, owner: Owner) -> None:
+    """PIPE-129, PIPE-66: at most so many of them, oldest first; one that is queued no more is passed over."""
+    jobs = [new_job(f"{number}.pdf") for number in range(5)]
+    chosen = [jobs[4].id, jobs[2].id, jobs[1].id]
+
+    def claim(limit: int) -> list[str]:
+        changed = store.carry_out(queue.claiming(limit, owner, chosen))
+        return [change.job.id for change in changed]
+
+    assert claim(2) == [jobs[1].id, jobs[2].id]
+    assert claim(3) == [jobs[4].id]
+    assert claim(3) == []
+    assert queue.waiting(0, 1) == [(jobs[0].id, jobs[0].original_path)]
+    assert queue.waiting(1, 5) == [(jobs[3].id, jobs[3].original_path)]
+
+
 def test_jobs_in_flight_are_those_a_worker_has(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Owner) -> None:
     """CLU-05: Processing and Verifying, oldest first; neither queued nor finished ones."""
     for number in range(4):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.volumes import Volume
 from bulksigner.inspection import Inspection, inspect
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.records.errors import StoreFailed
@@ -38,8 +38,9 @@ def rows_of(report: Any) -> dict[str, Any]:
     return {row.name: row for row in report.rows}
 
 
-def test_every_row_of_a_sound_service_is_green(built: Any, tmp_path: Path) -> None:
-    """API-81 to API-83, API-86, API-99: names, order and what gates."""
+def test_every_row_of_a_sound_service_is_green(built: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """API-81 to API-83, API-86, API-99, API-100: names, order and what gates."""
+    monkeypatch.setattr(Volume, "free_bytes", Volume.total_bytes)
     service = built()
     service.start()
     report = service.readiness.report()
@@ -65,7 +66,7 @@ def test_each_row_turns_red_for_its_own_reason(built: Any, tmp_path: Path, monke
     monkeypatch.setattr(service.store, "probe", fail)
     service.worker._fault = "the thread pipeline-loop died twice"
     shutil.rmtree(tmp_path / "inbox")
-    monkeypatch.setattr(WorkRoots, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(Volume, "free_bytes", lambda _: 0)
     report = service.readiness.report()
     rows = rows_of(report)
     assert not report.ready
