@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,12 +15,17 @@ from bulksigner.testing.served import ServedService
 def serve(tmp_path: Path, pfx: tuple[Path, str]) -> Iterator[Callable[..., ServedService]]:
     """Return a maker of services: one folder `inbox`, one profile `default`, files taken at the first look.
 
-    It takes settings to override or to add, and starts the service unless told otherwise.
+    It takes settings and variables to override or to add, and starts the service unless told otherwise.
     """
     path, password = pfx
     with ExitStack() as stack:
 
-        def make(settings: dict[str, object] | None = None, *, start: bool = True) -> ServedService:
+        def make(
+            settings: Mapping[str, object] | None = None,
+            *,
+            environment: Mapping[str, str] | None = None,
+            start: bool = True,
+        ) -> ServedService:
             root = tmp_path / "service"
             keys = {
                 "Storage:Inputs:0:Name": "inbox",
@@ -34,7 +39,7 @@ def serve(tmp_path: Path, pfx: tuple[Path, str]) -> Iterator[Callable[..., Serve
                 "WatchedFolder:StabilityRequiredSamples": 2,
             }
             (root / "inbox").mkdir(parents=True, exist_ok=True)
-            service = ServedService(root, {**keys, **(settings or {})})
+            service = ServedService(root, {**keys, **(settings or {})}, environment or {})
             stack.callback(service.kill)
             if start:
                 service.start()

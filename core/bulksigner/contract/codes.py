@@ -27,7 +27,7 @@ class ErrorCode:
 
 _ROWS = (
     ErrorCode("request.invalid", 400, "The request is malformed, or the route or method does not exist"),
-    ErrorCode("internal", 500, "An unexpected error occurred"),
+    ErrorCode("internal", 500, "An unexpected error occurred", text_on_job=True),
     ErrorCode("auth.misconfigured", 401, "The configured API key is empty"),
     ErrorCode("auth.invalid-credentials", 401, "The API key is missing or wrong"),
     ErrorCode("validation.reason-too-long", 400, "The reason is longer than 512 characters"),

@@ -60,6 +60,8 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _NO_EXCLUSIVE_RENAME = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+# The last one is SQLite's.
+_NO_SPACE_TEXTS = (*map(os.strerror, _NO_SPACE), "database or disk is full")
 
 _thread = threading.local()
 _flushes = SharedFlushes()
@@ -244,7 +246,7 @@ def is_disk_full(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     # From a worker process and from plugins the words alone arrive.
-    return any(os.strerror(number) in str(error) for number in _NO_SPACE)
+    return any(text in str(error) for text in _NO_SPACE_TEXTS)
 
 
 def _open_owned(path: str, flags: int) -> int:

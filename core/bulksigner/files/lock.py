@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bulksigner.contract.errors import StartRefused
+from bulksigner.files.durable import is_disk_full
 from bulksigner.locks import HeldLock, LockHeld, lock_file
 
 __all__ = ["hold_folder_lock"]
@@ -27,8 +28,13 @@ def hold_folder_lock(path: Path) -> HeldLock:
             exit_code=_IN_USE,
         ) from held
     except OSError as error:
+        remedy = (
+            f"Free space below {path.parent}."
+            if is_disk_full(error)
+            else f"Make {path.parent} a folder that the account of the service may write to, or name another "
+            f"Storage:Root."
+        )
         raise StartRefused(
-            f"The lock file {path} cannot be opened: {error.strerror}: {error.filename}. Make {path.parent} a folder "
-            f"that the account of the service may write to, or name another Storage:Root.",
+            f"The lock file {path} cannot be opened: {error.strerror}: {error.filename or path}. {remedy}",
             exit_code=_CANNOT_CREATE,
         ) from error

@@ -12,6 +12,7 @@ import attrs
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Entry
+from bulksigner.files.durable import is_disk_full
 from bulksigner.intake.abilities import Measures
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
@@ -57,10 +58,14 @@ class Offer:
 
 @attrs.frozen
 class Outcome:
-    """What became of an offer; `reason` is for operators, where there is one."""
+    """What became of an offer; `reason` is for operators, where there is one.
+
+    An error that `passes` ends without a person's help but for space on a disk.
+    """
 
     kind: OutcomeKind
     reason: str = ""
+    passes: bool = False
 
 
 _IGNORED = Outcome(OutcomeKind.IGNORED)
@@ -111,7 +116,7 @@ class EnqueueService:
         # The database fails in the ways of its driver; each must count towards the watcher's breaker (PIPE-47).
         except Exception as error:
             log.exception("%d files could not be enqueued", len(births))
-            failed = Outcome(OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
+            failed = Outcome(OutcomeKind.ERROR, f"{type(error).__name__}: {error}", passes=is_disk_full(error))
             return [failed if outcome is None else outcome for outcome in outcomes]
         return [outcome for outcome in outcomes if outcome is not None]
 

@@ -242,8 +242,11 @@ class FolderWatcher:
         if OutcomeKind.ERROR not in kinds:
             return False
         # A batch is one attempt: a database that is away for a moment during a large drop is one error, not hundreds.
-        self._errors += 1
-        self._last_error = next(outcome.reason for outcome in outcomes if outcome.kind is OutcomeKind.ERROR)
+        failed = next(outcome for outcome in outcomes if outcome.kind is OutcomeKind.ERROR)
+        self._last_error = failed.reason
+        # A full disk makes the watch slower, and never ends it: with space again it goes on by itself (BEY-22).
+        limit = MAX_CONSECUTIVE_FAILURES - 1 if failed.passes else MAX_CONSECUTIVE_FAILURES
+        self._errors = min(self._errors + 1, limit)
         if self._errors >= MAX_CONSECUTIVE_FAILURES:
             self._state = WatcherState.STOPPED
             log.error(

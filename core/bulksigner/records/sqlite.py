@@ -197,8 +197,10 @@ def _check_file(path: Path) -> None:
             finally:
                 connection.close()
     except sqlite3.OperationalError as error:
+        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        remedy = "Free space on its volume" if is_full else "Look at its rights, and for who else has it open"
         raise StartRefused(
-            f"The SQLite database {path} cannot be opened: {error}. Look at its rights, and for who else has it open.",
+            f"The SQLite database {path} cannot be opened: {error}. {remedy}.",
             exit_code=EXIT_CANNOT_CREATE,
         ) from error
     except sqlite3.DatabaseError as error:

@@ -1,4 +1,4 @@
-"""Kill the process at a durable step, and note what happened in which order (BEY-51).
+"""Kill the process at a durable step, or fill its volume, and note what happened in which order (BEY-51, BEY-22).
 
 The steps are the public functions of `records` and `files`, enumerated from the code, so that a new one joins the
 crash suite by existing; beside them, the system calls that change files, and each use of a key. Every call is a
@@ -39,6 +39,7 @@ __all__ = [
     "Plan",
     "child_environment",
     "durable_steps",
+    "fill_volume",
     "follow",
     "follow_plan",
 ]
@@ -99,7 +100,8 @@ class Plan:
 
     `folder` is where the plan's notes are and below which system calls count. `dies_at` is followed once, whatever
     processes share the plan; with `kills_parent` a worker ends the service instead of itself, and goes on after
-    `pause_seconds`. `database` is an SQLite file to look into at each traced moment.
+    `pause_seconds`. With `filler` it does not die then, and fills the volume of that file instead. `database` is an
+    SQLite file to look into at each traced moment.
     """
 
     folder: Path
@@ -108,6 +110,7 @@ class Plan:
     pause_seconds: float = 0.0
     is_traced: bool = False
     database: Path | None = None
+    filler: Path | None = None
 
     @property
     def uses(self) -> Path:
@@ -123,6 +126,7 @@ class Plan:
         """Render the plan for the environment."""
         values = attrs.asdict(self, recurse=False)
         values |= {"folder": str(self.folder), "dies_at": self.dies_at and self.dies_at.text(), "database": None}
+        values["filler"] = self.filler and str(self.filler)
         return json.dumps(values)
 
     @classmethod
@@ -131,7 +135,20 @@ class Plan:
         values = json.loads(text)
         dies_at = values["dies_at"]
         values |= {"folder": Path(values["folder"]), "dies_at": Moment.parse(dies_at) if dies_at else None}
+        values["filler"] = Path(values["filler"]) if values["filler"] else None
         return cls(**values)
+
+
+def fill_volume(filler: Path) -> None:
+    """Write to a file until its volume has no space left."""
+    descriptor = _open(filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while os.write(descriptor, bytes(size)):
+                    pass
+    finally:
+        os.close(descriptor)
 
 
 def durable_steps() -> Mapping[str, tuple[object, str]]:
@@ -300,6 +317,9 @@ def _die(plan: Plan) -> None:
     try:
         os.close(_open(plan.folder / DIED, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
+        return
+    if plan.filler is not None:
+        fill_volume(plan.filler)
         return
     os.kill(os.getppid() if plan.kills_parent else os.getpid(), signal.SIGKILL)
     time.sleep(plan.pause_seconds)

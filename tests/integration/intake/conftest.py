@@ -55,6 +55,7 @@ class Ledger:
         self.queries = 0
         self.batches: list[int] = []
         self.fails = 0
+        self.error: Exception = RuntimeError("the database is away")
         self.on_query: Callable[[], None] = lambda: None
 
     def latest_for(self, paths: Sequence[str]) -> Mapping[str, Job]:
@@ -69,7 +70,7 @@ class Ledger:
         with self._lock:
             if self.fails:
                 self.fails -= 1
-                raise RuntimeError("the database is away")
+                raise self.error
             self.batches.append(len(births))
             active = {job.original_path: job for job in self.rows if job.status in ACTIVE}
             answers = []

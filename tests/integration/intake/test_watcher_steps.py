@@ -15,6 +15,7 @@ from bulksigner.intake.claim import FolderClaim
 from bulksigner.intake.enqueue import Offer
 from bulksigner.intake.watcher import MAX_CONSECUTIVE_FAILURES, WatcherState
 from bulksigner.jobs.states import JobStatus
+from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.model import WatchedFolderSettings
 
 ONE_SAMPLE = WatchedFolderSettings(
@@ -50,6 +51,22 @@ def test_the_breaker_opens_at_exactly_ten(desk: Any, watcher: Any, clock: Clock)
         assert watcher.status.consecutive_errors == number
         assert (watcher.status.state is WatcherState.STOPPED) == (number == 10)
     assert "the database is away" in watcher.status.last_error
+
+
+def test_a_full_disk_never_opens_the_breaker(desk: Any, watcher: Any, clock: Clock) -> None:
+    """BEY-22, PIPE-47: however long it lasts, the file is taken once there is space; another error still counts."""
+    desk.drop("a.pdf")
+    desk.ledger.fails = 30
+    desk.ledger.error = StoreFailed("could not commit; nothing was recorded: database or disk is full.")
+    for _ in range(30):
+        clock.now += 100
+        watcher.step()
+        assert watcher.status.state is WatcherState.RUNNING
+    assert "disk is full" in watcher.status.last_error
+    clock.now += 100
+    watcher.step()
+    assert desk.ledger.names() == ["a.pdf"]
+    assert watcher.status.consecutive_errors == 0
 
 
 def test_a_stopped_watcher_ends_its_thread(desk: Any, wait_until: Any) -> None:
