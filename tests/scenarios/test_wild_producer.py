@@ -1,0 +1,220 @@
+"""A producer that spares nothing, and a service killed again and again: every file and every byte is accounted for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from asn1crypto import cms
+
+from bulksigner.testing.certificates import Authority
+from bulksigner.testing.producer import Fate, Ledger, WildProducer, base_name
+from bulksigner.testing.served import ServedService, ServiceFailed
+from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pyhanko
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="the producer locks and replaces files as POSIX does"),
+]
+
+DRAIN_SECONDS = 180.0
+RESTART_SECONDS = 30.0
+ENDED = ("Completed", "Failed")
+LASTING = ("sign.failed", "promote.output-exists")
+"""Why a file still waits in its folder after a rescan: it is no file of its kind, or its output has the name."""
+SETTINGS = {"Pipeline:MaxConcurrency": 4, "Pipeline:PollIntervalSeconds": 1}
+
+
+@attrs.frozen
+class Delivery:
+    """A job that handed out a file."""
+
+    job: Mapping[str, Any]
+    content: bytes
+
+    @property
+    def name(self) -> str:
+        return str(self.job["file_name"])
+
+
+def restart(service: ServedService) -> None:
+    """Kill the service and start it as a service manager does: again, while workers of the old life still end."""
+    service.kill()
+    deadline = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            service.start()
+            return
+        except ServiceFailed:
+            if time.monotonic() > deadline:
+                raise
+            service.kill()
+            time.sleep(0.1)
+
+
+def drain(service: ServedService, lasting: tuple[str, ...] | None = None) -> None:
+    """Wait until every job has ended, and every file left has a failed job, for one of the lasting reasons."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while open_ends := find_open_ends(service, lasting):
+        assert time.monotonic() < deadline, f"{open_ends[:5]}\n{service.last_lines()}"
+        time.sleep(0.25)
+
+
+def find_open_ends(service: ServedService, lasting: tuple[str, ...] | None) -> list[object]:
+    paths = [str(path) for path in (service.root / "inbox").iterdir()]
+    jobs = service.jobs()
+    newest: dict[str, Mapping[str, Any]] = {}
+    for job in jobs:
+        newest.setdefault(job["originalPath"], job)
+    return [
+        *(job for job in jobs if job["status"] not in ENDED),
+        *(path for path in paths if path not in newest or newest[path]["status"] != "Failed"),
+        *(newest[path] for path in paths if lasting and newest[path]["errorCode"] not in lasting),
+    ]
+
+
+def read_jobs(service: ServedService) -> list[dict[str, Any]]:
+    database = service.data / "db" / "bulksigner.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute("SELECT * FROM job ORDER BY created_at")]
+
+
+def has_delivered(job: Mapping[str, Any]) -> bool:
+    told = f"Output delivered: {job['output_path']}."
+    return job["status"] == "Completed" or told in (job["error_message"] or "")
+
+
+def signed_content(output: Path, staged_length: int) -> bytes:
+    """Return what a signed file says that it signs."""
+    signed = output.read_bytes()
+    if output.suffix == ".pdf":
+        return signed[:staged_length]
+    content: bytes = cms.ContentInfo.load(signed)["content"]["encap_content_info"]["content"].native
+    return content or b""
+
+
+def broken_outputs(service: ServedService, jobs: list[dict[str, Any]], ledger: Ledger) -> Iterator[str]:
+    """Yield what is wrong with outputs, jobs and contents, one against the other."""
+    outputs = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in service.output.iterdir()}
+    delivered = [job for job in jobs if has_delivered(job)]
+    claims = Counter((job["output_path"], job["output_sha256"]) for job in delivered)
+    if claims != Counter(outputs.items()):
+        yield f"outputs without a job: {set(outputs.items()) - set(claims)}"
+        yield f"jobs without an output, or two with one: {claims - Counter(outputs.items())}"
+    seen: Counter[tuple[str, bytes]] = Counter()
+    for job in delivered:
+        content = signed_content(Path(job["output_path"]), job["staged_length"])
+        if hashlib.sha256(content).hexdigest() != job["staged_sha256"]:
+            yield f"the output signs other bytes than were staged: {job}"
+        seen[base_name(job["file_name"]), content] += 1
+    for (name, content), times in seen.items():
+        published = ledger.publications(name, content)
+        if times > published:
+            yield f"{len(content)} bytes of {name} were delivered {times} times and published {published} times"
+
+
+def lost_versions(service: ServedService, jobs: list[dict[str, Any]], ledger: Ledger) -> tuple[list[str], int]:
+    """Return the contents that are nowhere, and how many were written into a file that was just being removed."""
+    kept: dict[str, set[bytes]] = {}
+    for path in (service.root / "inbox").iterdir():
+        kept.setdefault(base_name(path.name), set()).add(path.read_bytes())
+    for path in (service.data / "error").rglob("*.*"):
+        if path.is_file():
+            kept.setdefault(base_name(path.name), set()).add(path.read_bytes())
+    delivered: dict[str, set[str]] = {}
+    for job in filter(has_delivered, jobs):
+        delivered.setdefault(base_name(job["file_name"]), set()).add(job["staged_sha256"])
+    lost, too_late = [], 0
+    for versions in ledger.versions.values():
+        for version in versions:
+            if version.fate is Fate.UNDONE or version.content in kept.get(version.name, ()):
+                continue
+            if hashlib.sha256(version.content).hexdigest() in delivered.get(version.name, ()):
+                continue
+            if version.rewrites is not None and delivered.get(version.name):
+                too_late += 1
+                continue
+            lost.append(f"{version.name}, {len(version.content)} bytes, {version.fate.value}, is nowhere")
+    return lost, too_late
+
+
+def broken_signatures(service: ServedService, authority: Authority) -> list[str]:
+    def verify(path: Path) -> str | None:
+        check = verify_pdf_with_pyhanko if path.suffix == ".pdf" else verify_cms_with_openssl
+        verdict = check(path, [authority.root_der])
+        return None if verdict else f"{path.name}: {verdict.output}"
+
+    with ThreadPoolExecutor(2) as pool:
+        return [broken for broken in pool.map(verify, service.output.iterdir()) if broken]
+
+
+def left_behind(service: ServedService, jobs: list[dict[str, Any]]) -> Iterator[str]:
+    for folder in ("processing", "landing"):
+        yield from (f"left in {folder}/: {path.name}" for path in (service.data / folder).iterdir())
+    for folder in (service.root / "inbox", service.output):
+        yield from (f"a private name: {path}" for path in folder.glob(".*"))
+    failed = {job["id"] for job in jobs if job["status"] == "Failed"}
+    yield from (f"unexplained: {path}" for path in (service.data / "error").iterdir() if path.name not in failed)
+
+
+def run(service: ServedService, authority: Authority, seconds: float, seed: int) -> None:
+    chance = random.Random(seed)
+    producer = WildProducer(service.root / "inbox", seed)
+    producer.start()
+    deadline = time.monotonic() + seconds
+    kills = 0
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, chance.uniform(1.0, 4.0)))
+        restart(service)
+        kills += 1
+    producer.stop()
+    drain(service)
+    with service.client() as client:
+        assert client.post("/api/rescan").status_code == 200
+    drain(service, LASTING)
+    assert service.stop() == 0
+    jobs, ledger = read_jobs(service), producer.ledger
+    lost, too_late = lost_versions(service, jobs, ledger)
+    broken = [*broken_outputs(service, jobs, ledger), *lost, *left_behind(service, jobs)]
+    assert broken == []
+    assert broken_signatures(service, authority) == []
+    written_in_place = sum(version.rewrites is not None for name in ledger.versions.values() for version in name)
+    print(
+        f"{kills} kills, acts {dict(sorted(producer.acts.items()))}, "
+        f"jobs {dict(Counter((job['status'], job['error_code']) for job in jobs))}, too late {too_late}"
+    )
+    # docs/howto/deliver-files.md: bytes written into a file at the moment of its removal go with it.
+    assert too_late <= written_in_place * 0.01
+    # Enough happened for this to say something.
+    assert kills >= seconds / 10
+    assert len(producer.acts) == 8
+    assert sum(map(has_delivered, jobs)) >= seconds
+
+
+@pytest.mark.parametrize("engine", ["Processes"])
+def test_a_wild_producer_and_a_service_that_is_killed(
+    serve: Callable[..., ServedService], authority: Authority, engine: str
+) -> None:
+    """BEY-51, PIPE-43, PIPE-92, PIPE-94: outputs, jobs, inputs and what the producer did add up, for twenty seconds."""
+    run(serve({**SETTINGS, "Signing:Engine": engine}), authority, 20.0, random.randrange(1 << 30))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", ["Processes", "InProcess"])
+def test_a_wild_producer_for_five_minutes(
+    serve: Callable[..., ServedService], authority: Authority, engine: str
+) -> None:
+    """BEY-51, PIPE-43, PIPE-92, PIPE-94: as above, for five minutes."""
+    run(serve({**SETTINGS, "Signing:Engine": engine}), authority, 300.0, random.randrange(1 << 30))
