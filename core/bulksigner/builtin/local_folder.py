@@ -115,19 +115,25 @@ class LocalFolder:
         return _LocalHold(self._release, name, token)
 
     def copy_to(self, name: str, target: Path) -> Fingerprint:
-        """Copy a file to a new local file in one read that also measures it."""
+        """Copy a file to a new local file in one read that also measures it; one that changes meanwhile is refused."""
         path = child_of(self._path, name)
         try:
             with durable.open_regular(path) as source:
                 # Not flushed: the input stays until the artifact is, and a staged copy that a power loss cuts short
                 # is never signed, as its bytes are measured again before the key is used (PIPE-77).
+                before = durable.identify_open(source)
                 measured = durable.copy_measured(source, target, flush=False)
+                is_steady = durable.identify_open(source) == before
         except FileNotFoundError:
             raise
         except durable.NotRegular as error:
             raise PermanentFailure(f"{path} {error.strerror}; only regular files are signed.") from error
         except OSError as error:
             raise TemporaryFailure(f"{path} cannot be copied to {target.parent}: {error.strerror}.") from error
+        if not is_steady:
+            # Half of the old content and half of the new one, which nobody delivered, must not be signed.
+            target.unlink()
+            raise TemporaryFailure(f"{path} was written to while it was copied. Deliver it whole, then retry the job.")
         return Fingerprint(measured.length, measured.sha256)
 
     def remove_if(self, name: str, expected: Fingerprint) -> Removal:

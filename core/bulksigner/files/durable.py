@@ -33,6 +33,7 @@ __all__ = [
     "flush_file",
     "flush_folder",
     "identify",
+    "identify_open",
     "is_disk_full",
     "measure",
     "measure_identified",
@@ -114,13 +115,18 @@ def measure(path: Path) -> Measured:
 def measure_identified(path: Path) -> tuple[Measured, Identity]:
     """Measure a regular file and say which file that was, as it stood before the first byte was read."""
     with open_regular(path) as source:
-        identity = _identity(os.fstat(source.fileno()))
+        identity = identify_open(source)
         return _pump(source, None), identity
 
 
 def identify(path: Path) -> Identity:
     """Say which file has a name now, without following a link."""
     return _identity(path.lstat())
+
+
+def identify_open(file: BinaryIO) -> Identity:
+    """Say which file is open, as it stands now."""
+    return _identity(os.fstat(file.fileno()))
 
 
 def flush_file(path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,30 @@ def test_a_hold_is_exclusive_and_ends_once(folder: LocalFolder) -> None:
     hold.release()
     with pytest.raises(HeldElsewhere):
         folder.hold("a.pdf")
+
+
+@pytest.mark.parametrize("change", [b"2nd", b"longer than before", b""])
+def test_what_is_written_to_while_it_is_copied_is_not_taken(
+    tmp_path: Path, folder: LocalFolder, monkeypatch: pytest.MonkeyPatch, change: bytes
+) -> None:
+    """PIPE-74, PIPE-43: no mixture of two contents is ever signed; no copy stays, the input does."""
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"1st")
+    os.utime(path, ns=(0, 0))
+    copy = durable.copy_measured
+
+    def write_meanwhile(*arguments: Any, **named: Any) -> Any:
+        measured = copy(*arguments, **named)
+        with path.open("r+b") as file:
+            file.truncate(len(change))
+            file.write(change)
+        return measured
+
+    monkeypatch.setattr(durable, "copy_measured", write_meanwhile)
+    with pytest.raises(TemporaryFailure, match="written to while it was copied"):
+        folder.copy_to("a.pdf", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    assert path.read_bytes() == change
 
 
 def test_a_copy_measures_and_follows_no_link(tmp_path: Path, folder: LocalFolder) -> None:

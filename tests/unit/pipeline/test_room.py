@@ -147,7 +147,8 @@ def test_a_step_that_meets_a_full_disk_says_what_to_do(rig: Any, caplog: pytest.
     def fail(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for error in (fail, lambda _: (_ for _ in ()).throw(RuntimeError("[Errno 28] No space left on device"))):
+    texts = ("[Errno 28] No space left on device", "could not commit; nothing was recorded: database or disk is full.")
+    for error in (fail, *(lambda _, text=text: (_ for _ in ()).throw(RuntimeError(text)) for text in texts)):
         rig.engine.act = error
         job = rig.run(f"{id(error)}.rem")
         assert job.status is JobStatus.FAILED

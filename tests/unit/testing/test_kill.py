@@ -92,7 +92,8 @@ def test_a_process_dies_at_its_moment_and_only_once(run, tmp_path, moment, is_th
 def test_a_plan_survives_its_way_through_the_environment(tmp_path, monkeypatch):
     """PERF-06: signing workers read it there."""
     plan = Plan(tmp_path, dies_at=Moment("key.sign", 2, "after"), kills_parent=True, pause_seconds=0.5)
-    assert Plan.parse(plan.text()) == plan
+    for given in (plan, Plan(tmp_path, filler=tmp_path / "filler")):
+        assert Plan.parse(given.text()) == given
     variables = kill.child_environment(plan)
     assert variables["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)
     assert Plan.parse(variables[kill.PLAN_VARIABLE]) == plan
