@@ -46,6 +46,14 @@ class Version:
     rewrites: Version | None = None
     fate: Fate = Fate.LEFT
 
+    def held_before(self, content: bytes) -> bool:
+        """Tell whether the same file could be seen with a content before it had this one."""
+        old = self.rewrites
+        if old is None:
+            return False
+        is_on_the_way = self.content.startswith(content) or _is_between(content, self.content, old.content)
+        return is_on_the_way or content == old.content or old.held_before(content)
+
 
 @attrs.define
 class Ledger:

@@ -47,6 +47,17 @@ def test_an_end_that_the_store_refuses_is_tried_again(rig: Any, caplog: pytest.L
     assert rig.roots.job_folder_names() == []
 
 
+def test_a_step_whose_record_finds_no_space_says_so(rig: Any) -> None:
+    """BEY-22, BEY-60: the job's text names what happened and the root to free, where the code alone says nothing."""
+    rig.vex(("record",), [StoreFailed("SQLite could not commit; nothing was recorded: database or disk is full.")])
+    job = rig.run()
+    assert (job.status, job.error_code) == (JobStatus.FAILED, "internal")
+    assert job.error_message == (
+        "internal: SQLite could not commit; nothing was recorded: database or disk is full. "
+        f"Free space below {rig.roots.root}, then retry the job."
+    )
+
+
 def test_after_delivery_a_store_that_is_away_never_makes_a_failure(rig: Any) -> None:
     """PIPE-85: the record of completion is missing and nothing else, so it alone is repeated."""
     rig.vex(("complete",), [AWAY] * 3)

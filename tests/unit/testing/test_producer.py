@@ -47,6 +47,15 @@ def test_what_is_gone_over_is_new_before_old(new: bytes, old: bytes) -> None:
             assert ledger.publications("a.txt", torn) == 0
 
 
+def test_a_file_that_is_written_in_place_held_more_than_its_last_content() -> None:
+    """PIPE-92: what it held on the way, back to its first content; another file of that name held none of it."""
+    first = Version("a.txt", b"first")
+    last = Version("a.txt", b"last one", Version("a.txt", b"second", first))
+    assert all(map(last.held_before, (b"first", b"second", b"las", b"secst", b"lacond")))
+    assert not last.held_before(b"third")
+    assert not Version("a.txt", b"last one").held_before(b"las")
+
+
 def test_a_number_of_the_service_is_no_part_of_a_name() -> None:
     """PIPE-92: what is put back beside a newer file is still known."""
     assert [base_name(name) for name in ("a.txt", "a (2).txt", "a (2)", "a (x).txt")] == [
