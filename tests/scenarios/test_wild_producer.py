@@ -181,13 +181,12 @@ def run(service: ServedService, authority: Authority, seconds: float, seed: int)
     lost, too_late = lost_versions(service, deliveries, ledger)
     assert [*unpublished_contents(deliveries, ledger), *lost, *left_behind(service, jobs)] == []
     assert broken_signatures(service, authority) == []
-    written_in_place = sum(version.rewrites is not None for name in ledger.versions.values() for version in name)
     print(
         f"{kills} kills, acts {dict(sorted(producer.acts.items()))}, "
         f"jobs {dict(Counter((job['status'], job['error_code']) for job in jobs))}, too late {too_late}"
     )
-    # Bytes that are written into an open file at the moment of its removal go with it, as after any unlink.
-    assert too_late <= written_in_place * 0.01
+    # Bytes that are written into a file after its removal go with it; Linux tells who could.
+    assert too_late == 0 or sys.platform != "linux"
     # Enough happened for this to say something.
     assert kills >= seconds / 20
     assert len(producer.acts) == 8

@@ -44,6 +44,10 @@ class _NotRemovable(OSError):
     """The file is the one that was signed, and the system refuses to remove it."""
 
 
+class _StillWritten(Exception):
+    """A program has the file open for writing, and would lose what it writes after a removal."""
+
+
 class LocalFolder:
     """One directory of this host; a hold is bookkeeping of this process, so the comparison protects the input."""
 
@@ -210,6 +214,8 @@ class LocalFolder:
         """Try once; tell how it ended, and whether another try could end otherwise no more."""
         try:
             return self._try_removal(name, expected), True
+        except _StillWritten:
+            return Removal(RemovalOutcome.DIVERGED, "open for writing by another program"), False
         except _NotRemovable as error:
             reason = f"not removable: {error.strerror}"
             return Removal(RemovalOutcome.KEPT, reason), error.errno in _REFUSALS
@@ -239,14 +245,19 @@ class LocalFolder:
     def _remove_identified(self, path: Path, expected: Fingerprint, identity: durable.Identity) -> Removal:
         # Between a comparison and an unlink by name a producer may rename a new file over the compared one. So what
         # has the name is first renamed to a private one, which no producer knows, compared by inode, length and time,
-        # and only then unlinked; a stranger gets its name back. A kill in between: files/set_aside.py. What stays
-        # open: a writer that still has the old file open loses what it writes, as after any unlink.
+        # and only then unlinked; a stranger gets its name back. A kill in between: files/set_aside.py. A program that
+        # opened the file before can still write to it, so the kernel is asked for one; none can come later, as none
+        # knows the private name. What stays open: a writer of which the kernel does not tell (files/writers.py).
         aside = removing_path(path.parent, path.name, expected) or path
         if aside is not path:
             path.rename(aside)
-        if durable.identify(aside) != identity:
+        # In this order: what a writer did before it was asked for is seen in the comparison.
+        is_written = self.is_near and is_open_for_writing(aside)
+        if is_written or durable.identify(aside) != identity:
             if aside is not path:
                 put_back(aside, path)
+            if is_written:
+                raise _StillWritten
             return _REWRITTEN
         try:
             durable.remove_file(aside)

@@ -2,7 +2,8 @@
 
 Both begin with `PRIVATE_PREFIX` and are never candidates, whatever the ignore lists say. A removal carries a digest of
 the content it was decided for, so that after a kill the rule of `settle_leftovers` needs no database: content that
-matches was signed and delivered, and the removal is finished; anything else is an input, and gets its name back.
+matches was signed and delivered, and the removal is finished; anything else is an input, and gets its name back, and so
+does what a program still writes to.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.storage import Fingerprint
 from bulksigner.files import durable
 from bulksigner.files.names import NAME_LIMIT_BYTES, child_of
+from bulksigner.files.volumes import is_on_this_host
+from bulksigner.files.writers import is_open_for_writing
 
 __all__ = ["PRIVATE_PREFIX", "arriving_path", "put_back", "removing_path", "settle_leftovers"]
 
@@ -78,11 +81,13 @@ def _finish_or_undo(aside: Path) -> str:
         durable.remove_file(aside)
         return f"Removed {aside}: an upload that was never completed."
     tag, name = aside.name[len(_REMOVING) :][:_TAG_CHARACTERS], aside.name[len(_REMOVING) + _TAG_CHARACTERS + 1 :]
-    if _tag(durable.measure(aside).sha256) == tag:
+    is_written = is_on_this_host(aside) and is_open_for_writing(aside)
+    if not is_written and _tag(durable.measure(aside).sha256) == tag:
         durable.remove_file(aside)
         return f"Removed {aside}: the input {name} was signed and delivered before the service ended."
     place = put_back(aside, child_of(aside.parent, name))
-    return f"Put {place} back: it arrived while an earlier input was being removed."
+    why = "a program has it open for writing" if is_written else "it arrived while an earlier input was being removed"
+    return f"Put {place} back: {why}."
 
 
 def _tag(sha256: bytes) -> str:

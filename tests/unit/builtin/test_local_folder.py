@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,46 @@ def test_an_unreadable_input_is_tried_four_times(
     )
     assert pauses == [0.5, 2.0, 5.0]
     assert (tmp_path / "a.pdf").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
+@pytest.mark.parametrize("name", ["a.pdf", "n" * 250 + ".pdf"])
+def test_an_input_that_a_program_still_writes_to_stays(
+    tmp_path: Path, folder: LocalFolder, pauses: list[float], name: str
+) -> None:
+    """PIPE-92, PIPE-93: though it is what was signed; what the program writes later is not lost with it."""
+    path = tmp_path / name
+    path.write_bytes(SIGNED)
+    with path.open("r+b") as writer:
+        left = folder.remove_if(name, fingerprint(SIGNED))
+        assert left == Removal(RemovalOutcome.DIVERGED, "open for writing by another program")
+        assert pauses == [0.5, 2.0, 5.0]
+        writer.write(NEW)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, NEW)]
+    assert folder.remove_if(name, fingerprint(NEW)).outcome is RemovalOutcome.REMOVED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
+def test_a_program_that_closes_the_input_is_waited_for(tmp_path: Path) -> None:
+    """PIPE-93: with the file as it was, a later try removes it."""
+    path = tmp_path / "a.pdf"
+    path.write_bytes(SIGNED)
+    writer = path.open("r+b")
+    folder = LocalFileSystem(lambda _: writer.close()).open(str(tmp_path), {})
+    assert folder.remove_if("a.pdf", fingerprint(SIGNED)).outcome is RemovalOutcome.REMOVED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
+def test_a_removal_that_was_cut_short_is_not_finished_under_a_writer(tmp_path: Path, folder: LocalFolder) -> None:
+    """CLU-06, PIPE-92: after a kill, what a program still has open gets its name back."""
+    aside = removing_path(tmp_path, "a.pdf", fingerprint(SIGNED))
+    assert aside is not None
+    aside.write_bytes(SIGNED)
+    with aside.open("r+b"):
+        [told] = folder.settle_leftovers()
+    assert told == f"Put {tmp_path / 'a.pdf'} back: a program has it open for writing."
+    assert (tmp_path / "a.pdf").read_bytes() == SIGNED
 
 
 def test_a_file_renamed_over_the_compared_one_survives(
