@@ -154,8 +154,8 @@ def test_a_volume_that_fills_up_costs_at_most_a_retry(
 def test_a_volume_that_is_full_time_and_again(
     volume: Path, serve_there: Callable[..., ServedService], authority: Authority
 ) -> None:
-    """BEY-22: as above, whatever is under way when the space goes."""
-    service = serve_there({**SETTINGS, "Pipeline:MaxConcurrency": 4})
+    """BEY-22: as above, whatever is under way when the space goes, and with signing workers."""
+    service = serve_there({**SETTINGS, "Pipeline:MaxConcurrency": 4, "Signing:Engine": "Processes"})
     for name in FILES:
         fill_volume(volume / "filler")
         seen = service.log.read_bytes().count(NO_COMMIT)
@@ -165,6 +165,26 @@ def test_a_volume_that_is_full_time_and_again(
     wait_until(all_ended(service, len(FILES)), service, "every job ended")
     retry_failed(service)
     account(service, authority)
+
+
+def test_an_upload_to_a_full_volume_leaves_nothing(
+    volume: Path, serve_there: Callable[..., ServedService], authority: Authority
+) -> None:
+    """BEY-22, API-55: it is answered with the cause, and sent again it is taken."""
+    service = serve_there(SETTINGS)
+    name = "0.txt"
+    fill_volume(volume / "filler")
+    with service.client() as client:
+        refused = client.post("/api/files", files={"file": (name, FILES[name])})
+        assert (refused.status_code, refused.json()["code"]) == (500, "internal")
+        assert "Request failed: the disk is full" in service.last_lines()
+        assert not list((volume / "landing").iterdir())
+        assert not list((service.root / "inbox").iterdir())
+        assert service.jobs() == []
+        (volume / "filler").unlink()
+        assert client.post("/api/files", files={"file": (name, FILES[name])}).status_code == 202
+    wait_until(all_ended(service, 1), service, "the job ended")
+    account(service, authority, [name])
 
 
 def test_below_the_least_nothing_fails(
