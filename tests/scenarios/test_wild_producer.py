@@ -67,7 +67,7 @@ def find_open_ends(service: ServedService, lasting: tuple[str, ...] | None) -> l
     return [
         *(job for job in jobs if job["status"] not in ENDED),
         *(path for path in paths if path not in newest or newest[path]["status"] != "Failed"),
-        *(newest[path] for path in paths if lasting and newest[path]["errorCode"] not in lasting),
+        *(newest[path] for path in paths if lasting and path in newest and newest[path]["errorCode"] not in lasting),
     ]
 
 

@@ -1,16 +1,16 @@
 """A producer that treats its files badly, and a ledger of every content it ever published under a name.
 
 It creates, rewrites, replaces, renames, truncates, locks and deletes at random; nothing is published before it stands
-in the ledger, so that whatever a service signed can be looked up there.
+in the ledger, so that whatever a service signed can be looked up there. POSIX only.
 """
 
 from __future__ import annotations
 
 import enum
-import fcntl
 import os
 import random
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +19,9 @@ from pathlib import Path
 import attrs
 
 from bulksigner.testing.pdf_files import pdf_file
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["Fate", "Ledger", "Version", "WildProducer", "base_name"]
 
