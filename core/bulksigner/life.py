@@ -22,6 +22,7 @@ from bulksigner.observability.readiness import Readiness
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
 from bulksigner.records.engines import Store
@@ -43,6 +44,7 @@ class Service:
     jobs: Jobs
     queue: Queue
     profiles: OpenedProfiles
+    profile_watch: ProfileWatch
     folders: OpenedFolders
     watchers: FolderWatchers
     roots: WorkRoots
@@ -65,6 +67,7 @@ class Service:
         self.is_started = True
         self.worker.start()
         self.watchers.start()
+        self.profile_watch.start()
 
     def stop(self) -> int:
         """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
@@ -73,6 +76,7 @@ class Service:
         self._stopped.set()
         left = 0
         if self.is_started:
+            self.profile_watch.stop()
             self.watchers.stop()
             left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
             self._record(

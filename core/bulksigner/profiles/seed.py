@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import attrs
 
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.profiles.deployment import read_fact, record_fact
+from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
@@ -74,26 +74,10 @@ def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
     return [("Signing", ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate))]
 
 
-def _keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bool]:
-    """Return the plugins' keys that differ from their defaults, and whether one of them is a secret.
-
-    A key left at its default asks for nothing, so that a profile outlives the removal of a plugin it does not use.
-    """
-    kept: dict[str, object] = {}
-    has_secret = False
-    for cls, value in extras.items():
-        plain, hidden = unstructure_block(value)
-        has_secret = has_secret or any(hidden.values())
-        mandatory = any(field.init and field.default is attrs.NOTHING for field in attrs.fields(cls))
-        default = {} if mandatory else unstructure_block(cls())[0]
-        kept |= {key: one for key, one in plain.items() if key not in default or default[key] != one}
-    return kept, has_secret
-
-
 def _draft(key: str, seed: ProfileSeed) -> _Draft:
     choice = seed.certificate
     plain, secrets = unstructure_block(choice.block) if choice and choice.block is not None else ({}, {})
-    extras, has_secret = _keep_changed(seed.extras)
+    extras, has_secret = keep_changed(seed.extras)
     if has_secret:
         raise ConfigurationRefused(
             [Failure(key, "holds a secret among the keys of a plugin.", "Only certificate blocks can store secrets.")]
