@@ -20,7 +20,7 @@ from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Store
 from bulksigner.records.errors import FileLost
 
-__all__ = ["collect_checks"]
+__all__ = ["binding_checks", "collect_checks", "profile_checks"]
 
 Verdict = tuple[bool, str]
 
@@ -57,9 +57,9 @@ def collect_checks(
         now = profiles.all
         return [
             *before,
-            *(check for profile in now for check in _profile_checks(profile)),
+            *(check for profile in now for check in profile_checks(profile)),
             *after,
-            *(check for profile in now for check in _binding_checks(profile, known)),
+            *(check for profile in now for check in binding_checks(profile, known)),
             *lost,
             *registry.readiness_checks,
         ]
@@ -67,14 +67,16 @@ def collect_checks(
     return collect
 
 
-def _profile_checks(profile: OpenedProfile) -> Iterator[ReadinessCheck]:
+def profile_checks(profile: OpenedProfile) -> Iterator[ReadinessCheck]:
+    """Yield the row of one profile: whether it can sign, or that it needs no key (API-86, API-87)."""
     if profile.keyless is not None:
         yield CallableCheck(f"signing-profile-keyless:{profile.name}", False, partial(_keyless_look, profile))
     else:
         yield CallableCheck(f"signing-profile:{profile.name}", False, partial(_profile_look, profile))
 
 
-def _binding_checks(profile: OpenedProfile, known: Collection[str]) -> Iterator[ReadinessCheck]:
+def binding_checks(profile: OpenedProfile, known: Collection[str]) -> Iterator[ReadinessCheck]:
+    """Yield a red row for a profile bound to a folder that this host does not configure (API-88)."""
     folder = profile.stored.input_folder
     if folder is not None and folder not in known:
         verdict = (False, f"bound to the input folder '{folder}', which this host does not configure")

@@ -140,10 +140,14 @@ class ProfileOpener:
     def open(self, stored: StoredProfile) -> OpenedProfile:
         """Open one profile; one that cannot sign is degraded, with a Critical line."""
         try:
-            prepared = self._prepare(stored)
-            return self._with_key(prepared) if self._needs_key(stored) else prepared
+            return self.open_or_raise(stored)
         except BulkSignerError as error:
             return _degrade(stored, error)
+
+    def open_or_raise(self, stored: StoredProfile) -> OpenedProfile:
+        """Open one profile; raises `BulkSignerError` with the reason where it cannot sign."""
+        prepared = self._prepare(stored)
+        return self._with_key(prepared) if self._needs_key(stored) else prepared
 
     def renew(self, before: OpenedProfile, stored: StoredProfile) -> OpenedProfile:
         """Return a profile after an edit; its key is opened only where the edit, or a degraded state, asks for it.

@@ -20,7 +20,7 @@ from bulksigner.records.events import Event, write_event
 from bulksigner.settings.bind import unstructure_block
 from bulksigner.settings.model import DEFAULT_NAME, CoreSettings, InputFolder, ProfileSeed
 
-__all__ = ["SeedReport", "seed_profiles"]
+__all__ = ["SeedReport", "foresee_import", "report_ignored", "seed_profiles"]
 
 _MARKER = "profiles-seeded"
 
@@ -57,14 +57,22 @@ def seed_profiles(
     Of instances that boot together one imports; the others find its rows.
     """
     if profiles.all():
-        return _report_ignored(core)
+        return report_ignored(core)
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
     _refuse(drafts, core.storage.inputs, sealer)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     folders = {profile: folder for folder, profile in bound.items()}
     ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
     report = SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
-    return report if _import(profiles, ready, report, clock) else _report_ignored(core)
+    return report if _import(profiles, ready, report, clock) else report_ignored(core)
+
+
+def foresee_import(core: CoreSettings, sealer: Sealer) -> SeedReport:
+    """Say what the first start would import and bind, with nothing stored; refuses what that would (OPS-203)."""
+    drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
+    _refuse(drafts, core.storage.inputs, sealer)
+    bound, unassigned = _bind_folders(drafts, core.storage.inputs)
+    return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
 
 
 def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
@@ -187,7 +195,7 @@ def _describe(report: SeedReport) -> Event:
     return Event("SigningProfilesSeeded", " ".join(parts), facts)
 
 
-def _report_ignored(core: CoreSettings) -> SeedReport:
+def report_ignored(core: CoreSettings) -> SeedReport:
     """Count what a later boot finds in the settings and does not read (CFG-81, CFG-50)."""
     warnings = []
     if core.signing.profiles:
