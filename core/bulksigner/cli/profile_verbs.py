@@ -31,7 +31,7 @@ def add_profile_verbs(commands: Any) -> None:
     create = verbs.add_parser("create", help="make a profile")
     _name(create, "name of the new profile")
     _keys(create)
-    create.add_argument("--folder", help="input folder of the profile")
+    create.add_argument("--folder", metavar="FOLDER", help="input folder of the profile")
     bind = verbs.add_parser("bind", help="give an input folder to a profile")
     _name(bind)
     bind.add_argument("folder", help="name of a configured input folder")

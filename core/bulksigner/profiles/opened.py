@@ -168,7 +168,7 @@ class ProfileOpener:
                     return _degrade(stored, error)
                 pending = (
                     f"its changed certificate does not open: {error.message} Jobs are signed with the one in force "
-                    f"({before.locator}); mend it and save the profile again."
+                    f"({before.locator}). Mend it, then run: bulksigner profiles set {stored.name} --reopen"
                 )
                 _LOG.critical("Profile '%s': %s", stored.name, pending)
         else:
