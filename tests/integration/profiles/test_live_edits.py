@@ -19,6 +19,7 @@ from bulksigner.formats.dispatch import check as check_signature
 from bulksigner.formats.model import Expectation
 from bulksigner.jobs.states import JobStatus
 from bulksigner.profiles.change import ProfileChange
+from bulksigner.records.engines import EngineKind
 from bulksigner.testing.certificates import Authority, Issued
 from bulksigner.testing.harness import Harness
 
@@ -208,9 +209,13 @@ def test_a_disabled_profile_takes_nothing_new_while_its_queue_runs(make_harness:
     assert [job.status for job in harness.run_until_idle()] == [JobStatus.COMPLETED] * 2
 
 
-def test_a_folder_moves_from_one_profile_to_another(make_harness: Any, save: Any) -> None:
+@pytest.mark.parametrize("kind", list(EngineKind), ids=lambda kind: kind.value)
+def test_a_folder_is_let_go_of_and_given_back(
+    kind: EngineKind, make_harness: Any, save: Any, request: pytest.FixtureRequest
+) -> None:
     """PIPE-56, PIPE-59, PIPE-60: files wait while it belongs to nobody, and are taken without a rescan afterwards."""
-    harness = make_harness()
+    url = request.getfixturevalue("postgres_url") if kind is EngineKind.POSTGRESQL else None
+    harness = make_harness(database_url=url)
     service = harness.service
     save(harness, "default", ProfileChange(folder=None))
     harness.drop("first.rem", b"first")
