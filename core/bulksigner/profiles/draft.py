@@ -57,15 +57,15 @@ class Drafter:
     """Lays changes over profiles; `keep_secret` is told of every secret before anything uses it (SEC-51)."""
 
     def __init__(self, registry: Registry, sealer: Sealer, keep_secret: Callable[[Secret], None]) -> None:
-        self._registry = registry
-        self._sealer = sealer
-        self._keep_secret = keep_secret
-        self._blocks = {
+        self.registry = registry
+        self.sealer = sealer
+        self.keep_secret = keep_secret
+        self.blocks = {
             name: block
             for name in registry.names(roles.CERTIFICATE_SOURCE)
             if (block := registry.block_of(name)) is not None
         }
-        self._extras = tuple(keys.cls for keys in registry.profile_keys if keys.lost is None)
+        self.extras = tuple(keys.cls for keys in registry.profile_keys if keys.lost is None)
 
     def draft(self, before: StoredProfile, change: ProfileChange, objections: list[Objection]) -> Draft:
         """Return the profile after the change; what is wrong with it is added to `objections`.
@@ -95,8 +95,8 @@ class _Drafting:
     def run(self) -> Draft:
         tree = self._grow()
         findings = Findings()
-        blocks = self._by._blocks if self._moves_certificate else {}
-        seed = Binder(findings, blocks, self._by._extras).bind_profile(tree, ())
+        blocks = self._by.blocks if self._moves_certificate else {}
+        seed = Binder(findings, blocks, self._by.extras).bind_profile(tree, ())
         check_profile("", seed, findings)
         for failure in findings.failures:
             self._object(failure.key, join(failure.problem, failure.remedy))
@@ -121,7 +121,7 @@ class _Drafting:
     def _find_source(self) -> str:
         """Return the source whose block the change is read for, as its plugin spells it."""
         wished = next((value for path, value in self._change.values.items() if _same(path, _SOURCE)), None)
-        return canonical(wished or self._before.certificate_source or CertificateChoice().source, self._by._blocks)
+        return canonical(wished or self._before.certificate_source or CertificateChoice().source, self._by.blocks)
 
     def _grow(self) -> Branch:
         leaves = {path.casefold(): (path, node) for path, node in self._stored_leaves()}
@@ -164,16 +164,16 @@ class _Drafting:
             if path.casefold() in self._secrets or self._is_taken_away(path):
                 continue
             try:
-                secret = Secret(self._by._sealer.open(before.id, field, envelope).decode("utf-8", "replace"))
+                secret = Secret(self._by.sealer.open(before.id, field, envelope).decode("utf-8", "replace"))
             except PermanentFailure as error:
                 # SEC-49: a save must not keep what nobody can read any more.
                 self._object(path, error.message, "profile.secret-unreadable")
                 continue
-            self._by._keep_secret(secret)
+            self._by.keep_secret(secret)
             yield path, Leaf(secret.reveal(), _STORED)
 
     def _wished_leaves(self) -> Iterator[tuple[str, Node | None]]:
-        secret_paths = {path.casefold() for source in self._by._blocks for path in self._secret_paths(source)}
+        secret_paths = {path.casefold() for source in self._by.blocks for path in self._secret_paths(source)}
         own_secrets = {path.casefold() for path in self._secret_paths(self._source)}
         for path, value in self._change.values.items():
             folded = path.casefold()
@@ -186,7 +186,7 @@ class _Drafting:
             else:
                 yield path, None if value is None else Leaf(value, _WISH)
         for path, secret in self._change.secrets.items():
-            self._by._keep_secret(secret)
+            self._by.keep_secret(secret)
             if path.casefold() not in own_secrets:
                 self._object(path, f"is no secret of the source {self._source}.", "profile.secret-refused")
                 continue
@@ -197,7 +197,7 @@ class _Drafting:
                     "profile.secret-refused",
                 )
             yield path, Leaf(secret.reveal(), _WISH) if secret else None
-        if any(self._change.secrets.values()) and not self._by._sealer.has_key:
+        if any(self._change.secrets.values()) and not self._by.sealer.has_key:
             self._object(
                 SECRETS_KEY,
                 "is not set, and a secret is stored sealed with it only. Set it to 32 or more random characters, and "
@@ -206,7 +206,7 @@ class _Drafting:
             )
 
     def _secret_paths(self, source: str) -> Iterator[str]:
-        cls = self._by._blocks.get(source)
+        cls = self._by.blocks.get(source)
         if cls is not None:
             yield from (f"{_CERTIFICATE}:{source}:{path}" for path in _list_secrets(cls))
 
@@ -222,14 +222,14 @@ class _Drafting:
 
     def _declared(self) -> frozenset[str]:
         return frozenset(
-            name.casefold() for keys in self._by._registry.profile_keys if keys.lost is None for name in keys.names
+            name.casefold() for keys in self._by.registry.profile_keys if keys.lost is None for name in keys.names
         )
 
     def _choose_method(self, wished: str) -> str:
-        names = self._by._registry.names(roles.SIGNING_METHOD)
+        names = self._by.registry.names(roles.SIGNING_METHOD)
         method = next((name for name in names if _same(name, wished)), None)
         if method is None and not _same(wished, self._before.method):
-            advice = explain_absent(wished, names, self._by._registry.out_of_use)
+            advice = explain_absent(wished, names, self._by.registry.out_of_use)
             self._object("Method", f"is {quote(wished)}, which nothing loaded here answers to. {advice}")
         return method or wished
 
@@ -245,7 +245,7 @@ class _Drafting:
         extras = away | kept
         if has_secret:
             self._object("", "A key of a plugin holds a secret, and only certificate blocks can store secrets.")
-        elif extras != self._before.extras and (unmet := self._by._registry.unmet(extras)) is not None:
+        elif extras != self._before.extras and (unmet := self._by.registry.unmet(extras)) is not None:
             self._object("", f"The change asks for what nothing here does: {unmet}")
         return extras
 
@@ -254,9 +254,9 @@ class _Drafting:
             return Draft(profile, {})
         if choice is None:
             return Draft(attrs.evolve(profile, certificate_source=None, certificate_block={}, sealed={}), {})
-        names = self._by._registry.names(roles.CERTIFICATE_SOURCE)
+        names = self._by.registry.names(roles.CERTIFICATE_SOURCE)
         if all(not _same(name, choice.source) for name in names):
-            advice = explain_absent(choice.source, names, self._by._registry.out_of_use)
+            advice = explain_absent(choice.source, names, self._by.registry.out_of_use)
             self._object(_SOURCE, f"is {quote(choice.source)}, which nothing loaded here answers to. {advice}")
         plain, secrets = unstructure_block(choice.block) if choice.block is not None else ({}, {})
         kept: dict[str, bytes] = {}

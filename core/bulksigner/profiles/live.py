@@ -14,6 +14,7 @@ from bulksigner.profiles.store import ProfileStore
 
 __all__ = ["ProfileWatch"]
 
+STOP_LIMIT_SECONDS = 5.0
 _LOG = logging.getLogger("bulksigner.profiles")
 
 
@@ -52,10 +53,10 @@ class ProfileWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait for a look that is going on."""
+        """Stop; a look that waits for a key, or for workers that are busy, does not hold up the end of the service."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_LIMIT_SECONDS)
 
     def step(self) -> bool:
         """Look once and take over what was saved since; tell whether there was anything. Raises `StoreFailed`."""
