@@ -39,8 +39,9 @@ from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.opened import ProfileOpener, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
@@ -111,6 +112,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     migrate(store)
 
     profile_rows = ProfileStore(store)
+    saves_seen = profile_rows.saves()
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
@@ -139,6 +141,15 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:
             engine.open(profile.key_reference, profile.key)
+    profile_watch = ProfileWatch(
+        profile_rows,
+        profiles,
+        ProfileOpener(foundation.registry, sealer, scrubber.register),
+        seen=saves_seen,
+        open_key=engine.open,
+        tell=watchers.look_again,
+        poll_interval_seconds=core.pipeline.poll_interval_seconds,
+    )
     owner = new_owner(foundation.variables)
     parts = Parts(
         store=store,
@@ -199,6 +210,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         jobs=jobs,
         queue=queue,
         profiles=profiles,
+        profile_watch=profile_watch,
         folders=folders,
         watchers=watchers,
         roots=roots,

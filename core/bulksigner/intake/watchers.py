@@ -57,6 +57,11 @@ class FolderWatchers:
         for watcher in self._watchers.values():
             watcher.step()
 
+    def look_again(self) -> None:
+        """Have every watcher look now: a profile was bound, let go of, enabled or disabled (PIPE-59)."""
+        for watcher in self._watchers.values():
+            watcher.look_again()
+
     def statuses(self) -> list[WatcherStatus]:
         """Return how each watcher stands, in the order of the settings (PIPE-46)."""
         return [watcher.status for watcher in self._watchers.values()]

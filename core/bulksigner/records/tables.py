@@ -6,7 +6,16 @@ import peewee
 
 from bulksigner.records.times import UtcField
 
-__all__ = ["DeploymentRow", "EventRow", "HistoryRow", "JobCountRow", "JobRow", "PipelineStateRow", "ProfileRow"]
+__all__ = [
+    "DeploymentRow",
+    "EventRow",
+    "HistoryRow",
+    "JobCountRow",
+    "JobRow",
+    "PipelineStateRow",
+    "ProfileChangeRow",
+    "ProfileRow",
+]
 
 
 class _Row(peewee.Model):
@@ -117,9 +126,20 @@ class ProfileRow(_Row):
     created_at = UtcField()
     updated_at = UtcField()
     row_version = peewee.IntegerField()
+    certificate_version = peewee.IntegerField()
 
     class Meta:
         table_name = "profile"
+
+
+class ProfileChangeRow(_Row):
+    """The one row that counts the saves of profiles (CFG-85); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    counter = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "profile_change"
 
 
 class PipelineStateRow(_Row):

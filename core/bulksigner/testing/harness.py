@@ -120,13 +120,14 @@ class Harness:
         return self.service.operations.operator.retry(job.id, OPERATOR).job
 
     def run_until_idle(self, timeout_seconds: float = 60.0) -> list[Job]:
-        """Let watchers and worker take turns until nothing is left to do; returns every job, oldest first.
+        """Let edits, watchers and worker take turns until nothing is left to do; returns every job, oldest first.
 
         Raises `NeverIdle` with the work that is left.
         """
         service = self.service
         deadline = time.monotonic() + timeout_seconds
         while True:
+            service.profile_watch.step()
             service.watchers.step()
             worked = service.worker.step()
             waiting = sum(status.candidate_count for status in service.watchers.statuses())

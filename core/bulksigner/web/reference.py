@@ -90,7 +90,8 @@ def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
         (
             note,
             "",
-            "Dispatch on the code: titles may change. `—` for a status: never an HTTP answer, only recorded on a job.",
+            "Dispatch on the code: titles may change. `—` for a status: never an HTTP answer, but recorded on a "
+            "job, or told by a command.",
             "",
             "| Code | Status | Meaning | Routes |",
             "|---|---|---|---|",
