@@ -137,6 +137,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     uploads.settle_leftovers(jobs)
 
     engine = _start_engine(foundation, _formats_of(profiles.all))
+    profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:

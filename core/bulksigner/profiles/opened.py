@@ -49,6 +49,7 @@ class OpenedProfiles:
     def __init__(self, profiles: Sequence[OpenedProfile], warnings: Sequence[str] = ()) -> None:
         self.warnings = tuple(warnings)
         self._closings: list[weakref.finalize[..., KeyHold]] = []
+        self._forget: Callable[[KeyReference], None] = _forget_nothing
         self._now = _view(())
         self.replace(profiles)
 
@@ -65,13 +66,17 @@ class OpenedProfiles:
         """Return the profile of an input folder, or None (PIPE-60)."""
         return self._now.by_folder.get(folder)
 
+    def when_closed(self, forget: Callable[[KeyReference], None]) -> None:
+        """Have `forget` called with the reference of each key that is closed, in whatever thread let go of it last."""
+        self._forget = forget
+
     def replace(self, profiles: Sequence[OpenedProfile]) -> None:
         """Take these from now on; a key that none of them has is closed when the last job that uses it has ended."""
         known = {id(profile.hold) for profile in self._now.all}
         self._closings = [closing for closing in self._closings if closing.alive]
         for profile in profiles:
             if profile.key is not None and profile.hold is not None and id(profile.hold) not in known:
-                closing = weakref.finalize(profile.hold, _close, profile.key, profile.name)
+                closing = weakref.finalize(profile.hold, self._close, profile.key, profile.name, profile.key_reference)
                 # At the end of the process a driver may be gone already; `close` comes before.
                 closing.atexit = False
                 self._closings.append(closing)
@@ -82,12 +87,17 @@ class OpenedProfiles:
         for closing in self._closings:
             closing()
 
+    def _close(self, key: OpenedKey, name: str, reference: KeyReference | None) -> None:
+        if reference is not None:
+            self._forget(reference)
+        try:
+            key.close()
+        except Exception as error:  # noqa: BLE001 - a driver may raise anything, and nobody waits for this key
+            _LOG.warning("The key of profile '%s' did not close: %s", name, type(error).__name__)
 
-def _close(key: OpenedKey, name: str) -> None:
-    try:
-        key.close()
-    except Exception as error:  # noqa: BLE001 - a driver may raise anything, and nobody waits for this key
-        _LOG.warning("The key of profile '%s' did not close: %s", name, type(error).__name__)
+
+def _forget_nothing(reference: KeyReference) -> None:
+    """Stand in where no engine is."""
 
 
 def _keep_nothing(secret: Secret) -> None:

@@ -18,6 +18,7 @@ from bulksigner.formats.dispatch import check as check_signature
 from bulksigner.formats.model import Expectation
 from bulksigner.intake.watcher import WatcherState
 from bulksigner.jobs.states import JobStatus
+from bulksigner.pipeline.tasks import SignTask
 from bulksigner.profiles.change import ProfileChange
 from bulksigner.records.engines import EngineKind
 from bulksigner.testing.certificates import Authority, Issued
@@ -92,16 +93,16 @@ def test_a_job_under_way_ends_with_the_key_it_began_with(
     service = harness.service
     before = service.profiles.get("default")
     edited: list[bool] = []
-    real_sign = service.engine.sign
+    real_begin = service.engine.begin
 
-    def sign(task: Any) -> Any:
-        if not edited:
+    def begin(task: Any, done: Any) -> None:
+        if isinstance(task, SignTask) and not edited:
             edited.append(True)
             save(harness, "default", moved_to(other.write_pfx(tmp_path / "other.pfx", OTHER_PASSWORD)))
             assert service.profile_watch.step()
-        return real_sign(task)
+        real_begin(task, done)
 
-    monkeypatch.setattr(service.engine, "sign", sign)
+    monkeypatch.setattr(service.engine, "begin", begin)
     harness.drop("first.rem", b"first")
     (job,) = harness.run_until_idle()
     assert edited
@@ -124,8 +125,12 @@ def test_the_former_key_is_closed_once_nothing_uses_it(
     save(harness, "default", moved_to(other.write_pfx(tmp_path / "other.pfx", OTHER_PASSWORD)))
     service.profile_watch.step()
     assert closed == []
+    reference = held.key_reference
+    assert reference is not None
+    assert reference.profile in service.engine._keys
     del held
     assert closed == [True]
+    assert reference.profile not in service.engine._keys
 
 
 def test_a_degraded_profile_heals_when_it_is_mended(make_harness: Any, save: Any, tmp_path: Path, leaf: Issued) -> None:

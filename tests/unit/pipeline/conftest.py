@@ -72,6 +72,9 @@ class FakeEngine:
     def open(self, reference: KeyReference, key: Any) -> None:
         """Know every key."""
 
+    def forget(self, reference: KeyReference) -> None:
+        """Know every key."""
+
     def begin(self, task: Task[Any], done: Done) -> None:
         apart(lambda: self.perform(task)).begin(done)
 
