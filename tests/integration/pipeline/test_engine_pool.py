@@ -219,12 +219,12 @@ def test_workers_that_never_come_up_give_their_calls_up(pool: Any, keys: Any, si
     reference = keys.reference()
     keys.open(engine, reference)
     [pid] = worker_pids()
-    monkeypatch.setattr(engine, "_boot", object())
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: engine._failed_starts == FAILED_STARTS and not engine._workers)
-    with pytest.raises(StepFailed, match="lost"):
-        sign(engine, reference)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "_boot", object())
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: engine._failed_starts == FAILED_STARTS and not engine._workers)
+        with pytest.raises(StepFailed, match="lost"):
+            sign(engine, reference)
     sign(engine, reference)
 
 
