@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from bulksigner.contract.errors import NotFound, ProviderError, StartRefused
-from bulksigner.contract.storage import Folder, StorageProvider
+from bulksigner.contract.storage import Entry, Folder, StorageProvider
 from bulksigner.files.durable import FOLDER_MODE
 from bulksigner.files.set_aside import PRIVATE_PREFIX
 from bulksigner.intake.abilities import KnowsRemoval, KnowsWriters, LeavesSomething
 from bulksigner.intake.claim import FolderClaim
 from bulksigner.intake.closed_folder import ClosedFolder
 from bulksigner.intake.names import IgnoreRules, is_landing_name
+from bulksigner.intake.sidecar import is_sidecar_name, pair
 from bulksigner.mounts import network_type
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class OpenedFolder:
     has_events: bool = False
     poll_interval_seconds: float | None = None
     claim: FolderClaim | None = None
+    has_sidecars: bool = False
 
     def find_fault(self) -> str | None:
         """Say why no file may be taken now, though the folder can be listed; None when they may."""
@@ -50,8 +52,17 @@ class OpenedFolder:
         """Tell whether a program is known to have the file open for writing; on network drives nobody knows."""
         return self.has_events and isinstance(self.folder, KnowsWriters) and self.folder.is_being_written(name)
 
+    def find_sidecars(self, entries: Iterable[Entry]) -> Mapping[str, Entry]:
+        """Return the sidecars of a listing by the names of their files; none where files have none (CFG-183)."""
+        return pair(entries) if self.has_sidecars else {}
+
     def is_candidate_name(self, name: str) -> bool:
-        """Tell whether a file of this name may become a job by lying here (PIPE-42); landing copies may not."""
+        """Tell whether a file of this name may become a job by lying here (PIPE-42); landing copies may not.
+
+        Nor may sidecars, where files have some (PIPE-117).
+        """
+        if self.has_sidecars and is_sidecar_name(name):
+            return False
         return not (self.rules.match(name) or is_landing_name(name) or name.startswith(PRIVATE_PREFIX))
 
 
@@ -150,7 +161,7 @@ def open_folders(
             (*watched.ignored_prefixes, *given.ignored_prefixes),
         )
         claim = FolderClaim(Path(folder.location)) if has_events else None
-        opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds, claim))
+        opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds, claim, given.sidecar))
     return OpenedFolders(opened)
 
 

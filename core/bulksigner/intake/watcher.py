@@ -14,9 +14,10 @@ import attrs
 
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.storage import Entry
-from bulksigner.intake.enqueue import EnqueueService, Offer, Outcome, OutcomeKind
+from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.intake.notices import Notices
+from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
 from bulksigner.intake.settled import Settled
 from bulksigner.intake.stability import Stability
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
-MAX_CONSECUTIVE_FAILURES = 10
 _BATCH = 500
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
@@ -87,6 +87,7 @@ class FolderWatcher:
             opened.is_being_written,
         )
         self._timeout_seconds = settings.stability_timeout_seconds
+        self._most_failures = settings.max_consecutive_failures
         self._fallback_poll_seconds = settings.poll_interval_seconds or _NO_EVENTS_SECONDS
         self._settled = Settled()
         self._state = WatcherState.INITIALIZING
@@ -152,7 +153,8 @@ class FolderWatcher:
         if not self._errors:
             self._last_error = ""
         now = self._clock()
-        observed = self._stability.observe(self._settled.sift(entries, now, self._opened.is_candidate_name), now)
+        fresh = self._settled.sift(entries, now, self._opened.is_candidate_name)
+        observed = self._stability.observe(fresh, now, self._opened.find_sidecars(entries) if fresh else {})
         for entry in observed.timed_out:
             log.warning(
                 "Input folder %s: %s did not stand still for %d seconds, or is still open for writing; it is looked at "
@@ -226,8 +228,8 @@ class FolderWatcher:
     def _answer_ends_at(self, kind: OutcomeKind, now: float) -> float | None:
         if kind in (OutcomeKind.ENQUEUED, OutcomeKind.IGNORED, OutcomeKind.PATH_TOO_LONG):
             return None
-        if kind is OutcomeKind.ALREADY_ACTIVE:
-            # `job_ended` is the news; the clock is there for a job that ended without it.
+        if kind in (OutcomeKind.ALREADY_ACTIVE, OutcomeKind.ERROR):
+            # `job_ended` is the news; the clock is there for a job that ended without it. An error is of the file.
             return now + _RECHECK_SECONDS
         return now + self._interval_seconds
 
@@ -239,12 +241,14 @@ class FolderWatcher:
         kinds = {outcome.kind for outcome in outcomes}
         if kinds & {OutcomeKind.ENQUEUED, OutcomeKind.ALREADY_ACTIVE}:
             self._errors = 0
-        if OutcomeKind.ERROR not in kinds:
+        failed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.ERROR]
+        if failed:
+            self._last_error = failed[0].reason
+        if all(outcome.is_of_file for outcome in failed):
             return False
         # A batch is one attempt: a database that is away for a moment during a large drop is one error, not hundreds.
         self._errors += 1
-        self._last_error = next(outcome.reason for outcome in outcomes if outcome.kind is OutcomeKind.ERROR)
-        if self._errors >= MAX_CONSECUTIVE_FAILURES:
+        if self._errors >= self._most_failures:
             self._state = WatcherState.STOPPED
             log.error(
                 "Input folder %s is not watched any more after %d failures in a row: %s. Mend the cause and restart.",

@@ -57,6 +57,12 @@ class Operator:
             raise NotAllowed(
                 f"Job {failed.id} is {failed.status.value}; only a failed job can be retried.", code="job.not-failed"
             )
+        if failed.error_code == "file.already-processed":
+            raise NotAllowed(
+                f"Job {failed.id} was refused because another job has a file of its name; delete that job, or send the "
+                f"file under another name.",
+                code="file.already-processed",
+            )
         if not self._input_exists(failed):
             raise NotAllowed(
                 f"The input of job {failed.id} is gone from {failed.original_path}; send the file again.",
@@ -84,6 +90,8 @@ class Operator:
             parent_job_id=failed.id,
             message=f"Queued from retry of job {failed.id}",
             parent_message=f"Retried as job {new_id}",
+            metadata=failed.metadata,
+            sidecar_sha256=failed.sidecar_sha256,
         )
         (result,) = self._queue.enqueue([birth])
         if result.outcome is Outcome.PATH_TOO_LONG:

@@ -39,6 +39,7 @@ class SignTask:
     target: Path
     signed_at: datetime.datetime
     options: Mapping[str, str]
+    metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen
@@ -94,6 +95,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
         key=key,
         signed_at=task.signed_at,
         options=task.options,
+        metadata=task.metadata,
     )
     method = registry.signing_method(task.method)
     with registry.guard(method):

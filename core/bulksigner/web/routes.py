@@ -58,6 +58,8 @@ ROUTES = (
             "upload.format-unsupported",
             "upload.empty",
             "upload.invalid-name",
+            "upload.metadata-invalid",
+            "file.already-processed",
             "job.path-too-long",
             "job.already-processing",
         ),
@@ -93,6 +95,7 @@ ROUTES = (
         _codes(
             "job.not-found",
             "job.not-failed",
+            "file.already-processed",
             "job.input-missing",
             "profile.disabled",
             "job.race-lost",

@@ -54,6 +54,7 @@ class ReceiveUpload(Protocol):
         profile: str | None,
         format: str | None,
         declared_length: int | None,
+        metadata: str | None,
     ) -> Job: ...
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from bulksigner.contract.errors import TemporaryFailure
 from bulksigner.intake.claim import FolderClaim
-from bulksigner.intake.enqueue import Offer
-from bulksigner.intake.watcher import MAX_CONSECUTIVE_FAILURES, WatcherState
+from bulksigner.intake.offers import Offer
+from bulksigner.intake.watcher import WatcherState
 from bulksigner.jobs.states import JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
 
@@ -44,7 +44,7 @@ def test_the_breaker_opens_at_exactly_ten(desk: Any, watcher: Any, clock: Clock)
     """PIPE-47, PIPE-113: nine errors in a row are survived, ten end the watch and nothing else."""
     desk.drop("a.pdf")
     desk.ledger.fails = 100
-    for number in range(1, MAX_CONSECUTIVE_FAILURES + 1):
+    for number in range(1, 11):
         clock.now += 100
         watcher.step()
         assert watcher.status.consecutive_errors == number

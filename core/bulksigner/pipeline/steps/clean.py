@@ -35,4 +35,7 @@ def clean(work: Work) -> None:
 def _remove(work: Work) -> Removal:
     folder, name = work.parts.inputs.locate(work.job.original_path)
     with held(folder, name, waits_seconds=WAITS_SECONDS):
-        return folder.remove_if(name, work.staged_fingerprint)
+        removal = folder.remove_if(name, work.staged_fingerprint)
+    if removal.outcome is RemovalOutcome.REMOVED and work.job.sidecar_sha256 is not None:
+        work.parts.inputs.consume_sidecar(work.job)
+    return removal
