@@ -308,3 +308,13 @@ def test_what_a_retry_refuses(client: TestClient, service: Any, new_job: Buildin
 def test_a_retry_of_nothing_is_not_found(client: TestClient) -> None:
     """API-29: 404 `job.not-found`."""
     assert client.simulate_post(f"/api/jobs/{JOB}/retry").json["code"] == "job.not-found"
+
+
+def test_metadata_is_shown_in_the_detail_alone(client: TestClient, service: Any, new_job: Building) -> None:
+    """API-98, PIPE-119: text by text as given, and in no list item."""
+    service.add(new_job(metadata={"consignado.lote": "dezessete"}))
+    assert client.simulate_get(f"/api/jobs/{JOB}").json["metadata"] == {"consignado.lote": "dezessete"}
+    listed = client.simulate_get("/api/jobs")
+    assert listed.status_code == 200
+    assert "metadata" not in listed.text
+    assert "dezessete" not in listed.text
