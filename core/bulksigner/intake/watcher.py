@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import errno
 import logging
@@ -20,6 +21,7 @@ from bulksigner.intake.notices import Notices
 from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
 from bulksigner.intake.settled import Settled
 from bulksigner.intake.stability import Stability
+from bulksigner.jobs.model import utc_now
 
 if TYPE_CHECKING:
     from bulksigner.profiles.model import OpenedProfile
@@ -48,13 +50,19 @@ class WatcherState(enum.Enum):
 
 @attrs.frozen
 class WatcherStatus:
-    """One watcher as the interface shows it; `candidate_count` is of files that are not stable yet."""
+    """One watcher as the interface shows it; `candidate_count` is of files that are not stable yet.
+
+    A scan is a look that listed the folder; `enqueued_count` counts from the start of the service.
+    """
 
     folder: str
     state: WatcherState
     last_error: str
     consecutive_errors: int
     candidate_count: int
+    last_scan_at: datetime.datetime | None
+    last_enqueue_at: datetime.datetime | None
+    enqueued_count: int
 
 
 class FolderWatcher:
@@ -73,12 +81,14 @@ class FolderWatcher:
         notices: Notices,
         *,
         clock: Callable[[], float] = time.monotonic,
+        scrub: Callable[[str], str] = str,
     ) -> None:
         self._opened = opened
         self._service = service
         self._bound = bound
         self._notices = notices
         self._clock = clock
+        self._scrub = scrub
         self._interval_seconds = settings.stability_poll_interval_ms / 1000
         self._stability = Stability(
             settings.stability_required_samples,
@@ -93,6 +103,9 @@ class FolderWatcher:
         self._state = WatcherState.INITIALIZING
         self._last_error = ""
         self._errors = 0
+        self._last_scan_at: datetime.datetime | None = None
+        self._last_enqueue_at: datetime.datetime | None = None
+        self._enqueued_count = 0
         self._told = ""
         self._cannot_watch = False
         self._stopping = threading.Event()
@@ -106,7 +119,16 @@ class FolderWatcher:
     @property
     def status(self) -> WatcherStatus:
         """Return the watcher as it stands."""
-        return WatcherStatus(self.folder, self._state, self._last_error, self._errors, len(self._stability))
+        return WatcherStatus(
+            self.folder,
+            self._state,
+            self._scrub(self._last_error),
+            self._errors,
+            len(self._stability),
+            self._last_scan_at,
+            self._last_enqueue_at,
+            self._enqueued_count,
+        )
 
     def start(self) -> None:
         """Begin to watch in a thread of its own, with a full listing first."""
@@ -150,6 +172,7 @@ class FolderWatcher:
             self._looking_failed(error.message)
             return _BROKEN_LOOK_SECONDS
         self._state = WatcherState.RUNNING
+        self._last_scan_at = utc_now()
         if not self._errors:
             self._last_error = ""
         now = self._clock()
@@ -239,6 +262,9 @@ class FolderWatcher:
     def _count(self, outcomes: Sequence[Outcome]) -> bool:
         """Keep count of failures in a row (PIPE-47); tell whether this batch failed."""
         kinds = {outcome.kind for outcome in outcomes}
+        if enqueued := sum(outcome.kind is OutcomeKind.ENQUEUED for outcome in outcomes):
+            self._enqueued_count += enqueued
+            self._last_enqueue_at = utc_now()
         if kinds & {OutcomeKind.ENQUEUED, OutcomeKind.ALREADY_ACTIVE}:
             self._errors = 0
         failed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.ERROR]

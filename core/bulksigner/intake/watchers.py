@@ -31,6 +31,7 @@ class FolderWatchers:
         service: EnqueueService,
         bound: Callable[[str], OpenedProfile | None],
         settings: WatchedFolderSettings,
+        scrub: Callable[[str], str] = str,
     ) -> None:
         self._folders = folders
         self._watchers: dict[str, FolderWatcher] = {}
@@ -40,7 +41,7 @@ class FolderWatchers:
                 if opened.has_events
                 else PolledNotices()
             )
-            self._watchers[opened.name] = FolderWatcher(opened, service, bound, settings, notices)
+            self._watchers[opened.name] = FolderWatcher(opened, service, bound, settings, notices, scrub=scrub)
 
     def start(self) -> None:
         """Start every watcher."""
