@@ -17,6 +17,7 @@ from bulksigner.contract.storage import Entry, Fingerprint, Folder, RemovalOutco
 from bulksigner.files.names import NAME_LIMIT_BYTES
 from bulksigner.jobs.metadata import MetadataInvalid, parse_metadata
 from bulksigner.jobs.model import Job
+from bulksigner.plugin_system.guard import ANYTHING, describe
 
 __all__ = [
     "LIMIT_BYTES",
@@ -95,7 +96,7 @@ def read_sidecar(folder: Folder, file_name: str, scratch: Path) -> Sidecar:
 def consume(folder: Folder, file_name: str, sha256: str | None) -> None:
     """Remove the sidecar of a file that was removed, while it still is the one that was read; else warn and leave it.
 
-    Never raises what a folder reports: the file it belonged to is signed and gone.
+    Never raises: the file it belonged to is signed and gone.
     """
     name = None if sha256 is None else sidecar_name(file_name)
     if sha256 is None or name is None:
@@ -106,8 +107,8 @@ def consume(folder: Folder, file_name: str, sha256: str | None) -> None:
         if seen is None:
             return
         removal = folder.remove_if(name, Fingerprint(seen.length, bytes.fromhex(sha256)))
-    except ProviderError as error:
-        log.warning("The sidecar %s was left: %s", path, error.message)
+    except ANYTHING as error:  # whatever a storage provider raises: the job is delivered, and has nothing to do with it
+        log.warning("The sidecar %s was left: %s", path, describe(error))
         return
     if removal.outcome is RemovalOutcome.DIVERGED:
         log.warning("The sidecar %s was left: it changed since it was read with its file", path)

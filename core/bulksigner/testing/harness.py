@@ -108,10 +108,23 @@ class Harness:
         arriving.replace(path)
         return path
 
-    def upload(self, name: str, content: bytes, *, profile: str | None = None, format: str | None = None) -> Job:
+    def upload(
+        self,
+        name: str,
+        content: bytes,
+        *,
+        profile: str | None = None,
+        format: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Job:
         """Send a file through the door that the REST interface uses; returns its job."""
         return self.service.uploads.receive(
-            io.BytesIO(content), file_name=name, profile=profile, format=format, declared_length=len(content)
+            io.BytesIO(content),
+            file_name=name,
+            profile=profile,
+            format=format,
+            declared_length=len(content),
+            metadata=None if metadata is None else json.dumps(metadata),
         )
 
     def retry(self, job: Job) -> Job:

@@ -240,6 +240,22 @@ def test_a_sidecar_is_consumed_while_it_is_what_was_read(strict_desk: Any, caplo
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("error", [TemporaryFailure("the share is away"), OSError(5, "I/O"), RuntimeError("broken")])
+def test_a_sidecar_that_cannot_be_removed_is_a_warning(
+    strict_desk: Any, monkeypatch: Any, caplog: Any, error: Exception
+) -> None:
+    """PIPE-118: the job is delivered and its input gone; whatever a provider raises ends nothing."""
+    desk = strict_desk
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    desk.drop("a.pdf.meta.json", VALID)
+    monkeypatch.setattr(desk.folder, "remove_if", fail)
+    consume(desk.folder, "a.pdf", desk.folder.measure("a.pdf.meta.json").sha256.hex())
+    assert "a.pdf.meta.json was left: " in caplog.text
+
+
 @pytest.mark.parametrize(
     ("output_path", "is_input_there", "is_consumed"),
     [("/out/a.signed.pdf", False, True), ("/out/a.signed.pdf", True, False), (None, False, False)],

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bulksigner.contract.errors import NotAllowed
+from bulksigner.contract.errors import NotAllowed, Refusal
 from bulksigner.contract.storage import Removal, RemovalOutcome
 from bulksigner.intake.offers import Offer, OutcomeKind
 from bulksigner.intake.rescan import Rescanner
@@ -216,6 +216,25 @@ def test_an_upload_of_a_taken_name_is_refused(strict_desk: Any, door: UploadDoor
     assert list(strict_desk.root.iterdir()) == []
     assert list(strict_desk.roots.landing.iterdir()) == []
     assert (len(strict_desk.ledger.rows), strict_desk.ledger.events) == (rows, [])
+
+
+def test_metadata_is_looked_at_before_the_name_and_the_name_before_the_path(
+    strict_desk: Any, door: UploadDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-55: as each fault is mended, the next one shows; nothing is stored for any."""
+    sign(strict_desk, "a.pdf")
+    monkeypatch.setattr(strict_desk.folder, "path_of", lambda _: "x" * 851)
+
+    def refused_for(**request: str) -> str | None:
+        with pytest.raises(Refusal) as refused:
+            door.receive(io.BytesIO(b"x"), **request)
+        return refused.value.code
+
+    assert refused_for(file_name="con", metadata="[]") == "upload.invalid-name"
+    assert refused_for(file_name="a.pdf", metadata="[]") == "upload.metadata-invalid"
+    assert refused_for(file_name="a.pdf", metadata="{}") == "file.already-processed"
+    assert refused_for(file_name="b.pdf", metadata="{}") == "job.path-too-long"
+    assert list(strict_desk.root.iterdir()) == list(strict_desk.roots.landing.iterdir()) == []
 
 
 def test_a_name_that_is_taken_while_an_upload_arrives(strict_desk: Any, door: UploadDoor) -> None:

@@ -16,7 +16,7 @@ def statements(engine: str) -> Iterator[str | Callable[..., None]]:  # noqa: ARG
     yield "ALTER TABLE job ADD COLUMN name_key TEXT NOT NULL DEFAULT ''"
     yield "UPDATE job SET name_key = file_name"
     yield fold_names
-    yield f"CREATE INDEX job_name ON job (name_key, created_at) WHERE status IN {HOLDING}"
+    yield f"CREATE INDEX job_name ON job (name_key, created_at) WHERE status IN {HOLDING} AND source <> 'Signer'"
     # Between two indexes that serve alike, SQLite takes the one made last; the small one is to be it.
     yield "DROP INDEX job_in_flight"
     yield "CREATE INDEX job_in_flight ON job (status) WHERE status IN ('Processing', 'Verifying')"
