@@ -102,7 +102,7 @@ def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[],
 def _health(opened: OpenedFolder, status: WatcherStatus, waiting: Waiting) -> Iterator[str]:
     """Tell how a folder fares (BEY-40)."""
     yield f"{status.state.value}: {Path(opened.folder.location)}"
-    yield opened.watched_by or "listed"
+    yield f"listed, as it reports no changes: {status.watch_fault}" if status.watch_fault else opened.watched_by
     yield f"last scan {status.last_scan_at:%Y-%m-%dT%H:%M:%SZ}" if status.last_scan_at else "not scanned yet"
     oldest = f", the oldest since {waiting.oldest_at:%Y-%m-%dT%H:%M:%SZ}" if waiting.oldest_at else ""
     yield f"{waiting.count} file(s) waiting{oldest}"

@@ -52,7 +52,8 @@ class WatcherState(enum.Enum):
 class WatcherStatus:
     """One watcher as the interface shows it; `candidate_count` is of files that are not stable yet.
 
-    A scan is a look that listed the folder; `enqueued_count` counts from the start of the service.
+    A scan is a look that listed the folder; `enqueued_count` counts from the start of the service. `watch_fault` says
+    why a folder that should report changes does not.
     """
 
     folder: str
@@ -63,6 +64,7 @@ class WatcherStatus:
     last_scan_at: datetime.datetime | None
     last_enqueue_at: datetime.datetime | None
     enqueued_count: int
+    watch_fault: str
 
 
 class FolderWatcher:
@@ -107,7 +109,7 @@ class FolderWatcher:
         self._last_enqueue_at: datetime.datetime | None = None
         self._enqueued_count = 0
         self._told = ""
-        self._cannot_watch = False
+        self._watch_fault = ""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -128,6 +130,7 @@ class FolderWatcher:
             self._last_scan_at,
             self._last_enqueue_at,
             self._enqueued_count,
+            self._watch_fault,
         )
 
     def start(self) -> None:
@@ -213,12 +216,12 @@ class FolderWatcher:
             return
         try:
             self._notices.open()
-            self._cannot_watch = False
+            self._watch_fault = ""
         except OSError as error:
             # A folder that is not there is the listing's to report.
-            if not self._cannot_watch and error.errno != errno.ENOENT:
+            if not self._watch_fault and error.errno != errno.ENOENT:
                 log.warning("Input folder %s reports no changes: %s; it is listed instead", self.folder, error.strerror)
-            self._cannot_watch = True
+            self._watch_fault = str(error.strerror or error)
 
     def _looking_failed(self, message: str) -> None:
         if self._last_error != message:

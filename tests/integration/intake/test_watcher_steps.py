@@ -283,6 +283,7 @@ def test_a_folder_that_cannot_be_watched_is_listed(
     watcher._opened = attrs.evolve(watcher._opened, has_events=True)
     assert [watcher.step(), watcher.step()] == [30.0, 30.0]
     assert caplog.text.count("reports no changes: Too many open files") == 1
+    assert watcher.status.watch_fault == "Too many open files"
 
 
 def offers(desk: Any) -> Any:

@@ -119,6 +119,10 @@ def test_a_folder_says_how_it_fares(built: Any, tmp_path: Path) -> None:
         f"Initializing: {tmp_path / 'inbox'}; events; not scanned yet; 1 file(s) waiting, the oldest since "
         "1970-01-01T00:00:00Z"
     )
+    [watcher] = service.watchers._watchers.values()
+    watcher._watch_fault = "Too many open files"
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert "; listed, as it reports no changes: Too many open files; " in detail
     service.watchers.step()
     next(iter(service.folders)).guard.clock_difference_seconds = -7200.0
     detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
