@@ -69,9 +69,9 @@ class Admission:
     def _turn_away(self, opened: OpenedFolder, birth: Birth) -> Birth | Outcome:
         try:
             self._turned_away.move(opened.folder, birth)
-        except FileNotFoundError:
-            return Outcome(OutcomeKind.VANISHED)
         except (ProviderError, OSError) as error:
+            if isinstance(error, FileNotFoundError) and _is_gone(opened, birth.file_name):
+                return Outcome(OutcomeKind.VANISHED)
             return _stays(birth, f"{birth.message} It cannot be moved to error/ either: {_words(error)}")
         log.warning("%s was moved to error/%s: %s", birth.original_path, birth.id, birth.message)
         return birth
@@ -116,6 +116,13 @@ def _without_metadata(birth: Birth, rule: str) -> Birth:
 
 def _moved(births: Iterable[tuple[OpenedFolder, Birth]]) -> Iterator[tuple[OpenedFolder, Birth]]:
     return (pair for pair in births if pair[1].event in (ALREADY_PROCESSED, METADATA_INVALID))
+
+
+def _is_gone(opened: OpenedFolder, name: str) -> bool:
+    try:
+        return opened.folder.look(name) is None
+    except ProviderError:
+        return False
 
 
 def _stays(birth: Birth, reason: str) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from bulksigner.intake.abilities import Measures
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.sidecar import sidecar_name
 from bulksigner.jobs.model import Birth, Job, JobSource
+from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.records.events import Event
 
 __all__ = ["ALREADY_PROCESSED", "METADATA_INVALID", "TurnedAway"]
@@ -57,15 +58,11 @@ class TurnedAway:
         try:
             place.mkdir(mode=FOLDER_MODE)
             flush_folder(place.parent)
-            hold = folder.hold(name)
-            try:
-                fingerprint = _bring(folder, name, child_of(place, name))
-                _remove(folder, name, fingerprint)
-            finally:
-                hold.release()
-        except BaseException as error:
+            with _held(folder, name):
+                _move(folder, name, child_of(place, name))
+        except BaseException:
             # A removal that failed half way may have removed it; what is in doubt is the next start's to settle.
-            if isinstance(error, FileNotFoundError) or _is_there(folder, name):
+            if not child_of(place, name).exists() or _is_there(folder, name):
                 self._forget(job_id)
             raise
         self._move_sidecar(folder, birth, place)
@@ -108,15 +105,12 @@ class TurnedAway:
                 note.unlink(missing_ok=True)
                 continue
             try:
-                birth = _load(json.loads(note.read_bytes()))
+                self._settle(_load(json.loads(note.read_bytes())), folders, insert)
             except (ValueError, KeyError, TypeError):
                 # Killed while it was written, so before anything was copied.
-                self._forget(job_id)
-                continue
-            try:
-                self._settle(birth, folders, insert)
-            except ProviderError as error:
-                log.warning("The refusal of %s is settled at a later start: %s", birth.original_path, error.message)
+                note.unlink(missing_ok=True)
+            except (ProviderError, OSError) as error:
+                log.warning("The refusal of job %s is settled at a later start: %s", job_id, error)
 
     def _settle(self, birth: Birth, folders: OpenedFolders, insert: Callable[[Sequence[Birth]], object]) -> None:
         place = self._roots.error_folder(_id_of(birth))
@@ -145,15 +139,7 @@ class TurnedAway:
             return
         copy = child_of(place, name)
         try:
-            if copy.exists():
-                known = measure(copy)
-                fingerprint = Fingerprint(known.length, known.sha256)
-            else:
-                fingerprint = _bring(folder, name, copy)
-            if birth.sidecar_sha256 not in (None, fingerprint.sha256.hex()):
-                copy.unlink()
-                raise TemporaryFailure("it changed since it was read with its file")
-            _remove(folder, name, fingerprint)
+            _move(folder, name, copy, sha256=birth.sidecar_sha256)
         except FileNotFoundError:
             return
         except (ProviderError, OSError) as error:
@@ -177,6 +163,34 @@ def _has_sidecar(birth: Birth) -> bool:
     return birth.sidecar_sha256 is not None or birth.event == METADATA_INVALID
 
 
+@contextlib.contextmanager
+def _held(folder: Folder, name: str) -> Iterator[None]:
+    hold = folder.hold(name)
+    try:
+        yield
+    finally:
+        try:
+            hold.release()
+        except ANYTHING as error:  # the file was moved or was not, and that stands
+            log.warning("The hold on %s was not released: %s", folder.path_of(name), describe(error))
+
+
+def _move(folder: Folder, name: str, place: Path, *, sha256: str | None = None) -> None:
+    """Copy a file, unless that was done before, and remove it; with `sha256` only while it is that file."""
+    if place.exists():
+        known = measure(place)
+        fingerprint = Fingerprint(known.length, known.sha256)
+    else:
+        fingerprint = _bring(folder, name, place)
+    if sha256 not in (None, fingerprint.sha256.hex()):
+        place.unlink()
+        raise TemporaryFailure("it changed since it was read with its file")
+    removal = folder.remove_if(name, fingerprint)
+    # Absent, it may be ours that is gone: a removal that was tried again after its first answer was lost.
+    if removal.outcome not in (RemovalOutcome.REMOVED, RemovalOutcome.ABSENT):
+        raise TemporaryFailure(f"{folder.path_of(name)} cannot be moved: {removal.reason}.")
+
+
 def _bring(folder: Folder, name: str, place: Path) -> Fingerprint:
     """Copy a file and have it on disk; under its own name it is complete."""
     arriving = arriving_path(place.parent)
@@ -189,14 +203,6 @@ def _bring(folder: Folder, name: str, place: Path) -> Fingerprint:
             arriving.unlink(missing_ok=True)
         raise
     return fingerprint
-
-
-def _remove(folder: Folder, name: str, fingerprint: Fingerprint) -> None:
-    removal = folder.remove_if(name, fingerprint)
-    if removal.outcome is RemovalOutcome.ABSENT:
-        raise FileNotFoundError(folder.path_of(name))
-    if removal.outcome is not RemovalOutcome.REMOVED:
-        raise TemporaryFailure(f"{folder.path_of(name)} cannot be moved: {removal.reason}.")
 
 
 def _is_there(folder: Folder, name: str) -> bool:

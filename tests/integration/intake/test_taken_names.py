@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bulksigner.contract.errors import NotAllowed, Refusal
+from bulksigner.contract.errors import NotAllowed, Refusal, TemporaryFailure
 from bulksigner.contract.storage import Removal, RemovalOutcome
 from bulksigner.intake.offers import Offer, OutcomeKind
 from bulksigner.intake.rescan import Rescanner
@@ -161,6 +161,85 @@ def test_a_file_that_cannot_be_moved_stays(strict_desk: Any, monkeypatch: Any, c
     assert (len(desk.ledger.rows), desk.ledger.events, in_error(desk)) == (rows, [], {})
     assert list(desk.roots.refusals.iterdir()) == []
     assert f"{path} stays where it is" in caplog.text
+
+
+def test_a_file_that_is_gone_before_it_is_copied_leaves_nothing(strict_desk: Any, monkeypatch: Any) -> None:
+    """PIPE-07: its producer took it away; there is nothing to refuse."""
+    desk = strict_desk
+    sign(desk, "a.pdf")
+    path, rows, hold = desk.drop("a.pdf"), len(desk.ledger.rows), desk.folder.hold
+
+    def gone(name: str) -> Any:
+        path.unlink(missing_ok=True)
+        return hold(name)
+
+    monkeypatch.setattr(desk.folder, "hold", gone)
+    assert offer(desk, "a.pdf") == [OutcomeKind.VANISHED]
+    assert (len(desk.ledger.rows), in_error(desk), list(desk.roots.refusals.iterdir())) == (rows, {}, [])
+
+
+def test_a_missing_root_is_no_missing_file(strict_desk: Any, caplog: Any) -> None:
+    """PIPE-49: the file stays, and the log says why."""
+    desk = strict_desk
+    sign(desk, "a.pdf")
+    path = desk.drop("a.pdf")
+    desk.roots.error.rmdir()
+    assert offer(desk, "a.pdf") == [OutcomeKind.ERROR]
+    assert path.exists()
+    assert "stays where it is" in caplog.text
+    assert list(desk.roots.refusals.iterdir()) == []
+
+
+def test_a_copy_is_kept_when_the_file_is_found_gone(strict_desk: Any, monkeypatch: Any) -> None:
+    """PIPE-07: whoever removed it, ours may be the only copy left; it has its job."""
+    desk = strict_desk
+    sign(desk, "a.pdf")
+    path = desk.drop("a.pdf", b"the only copy")
+
+    def gone(*_: Any) -> Removal:
+        path.unlink()
+        return Removal(RemovalOutcome.ABSENT)
+
+    monkeypatch.setattr(desk.folder, "remove_if", gone)
+    assert offer(desk, "a.pdf") == [OutcomeKind.ALREADY_PROCESSED]
+    assert (desk.roots.error / desk.ledger.rows[-1].id / "a.pdf").read_bytes() == b"the only copy"
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_removal_in_doubt_is_settled_by_the_next_start(strict_desk: Any, monkeypatch: Any, is_removed: bool) -> None:
+    """PIPE-07, PIPE-49: an answer that was lost may mean either; the file is in its folder, or in error/ with a job."""
+    desk = strict_desk
+    sign(desk, "a.pdf")
+    path, rows = desk.drop("a.pdf", b"again"), len(desk.ledger.rows)
+
+    def lose(*_: Any) -> Any:
+        if is_removed:
+            path.unlink()
+        raise TemporaryFailure("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.folder, "remove_if", lose)
+        assert offer(desk, "a.pdf") == [OutcomeKind.ERROR]
+    assert len(desk.ledger.rows) == rows
+    desk.turned_away.settle(desk.ledger.get, desk.folders, desk.service.insert)
+    if is_removed:
+        job = desk.ledger.rows[-1]
+        assert (job.error_code, in_error(desk)) == ("file.already-processed", {job.id: ["a.pdf"]})
+    else:
+        assert (path.read_bytes(), in_error(desk), len(desk.ledger.rows)) == (b"again", {}, rows)
+    assert list(desk.roots.refusals.iterdir()) == []
+
+
+def test_notes_that_nobody_can_read_stop_no_start(strict_desk: Any) -> None:
+    """PIPE-07, CLU-10: half a note was written before anything moved; what lies in error/ is not touched for it."""
+    desk = strict_desk
+    (desk.roots.error / "half").mkdir()
+    (desk.roots.error / "half" / "kept").touch()
+    for text in ("", "{", "[]", '{"id": "half"}'):
+        (desk.roots.refusals / "half.json").write_text(text)
+        desk.turned_away.settle(desk.ledger.get, desk.folders, desk.service.insert)
+        assert list(desk.roots.refusals.iterdir()) == []
+    assert (desk.roots.error / "half" / "kept").exists()
 
 
 def test_a_held_file_is_an_error_of_the_rescan(strict_desk: Any) -> None:
