@@ -138,7 +138,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     folders.try_rights()
     names = TakenNames(Names(store).holder_of, is_on=core.pipeline.reject_already_processed_file_names)
     turned_away = TurnedAway(roots)
-    admission = Admission(names, turned_away, roots.landing)
+    admission = Admission(names, turned_away, jobs.active_for, roots.landing)
     enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format, admission)
     turned_away.settle(jobs.get, folders, enqueue.insert)
     watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder, scrubber.scrub)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,11 +28,15 @@ log = logging.getLogger(__name__)
 class Admission:
     """Admits files of input folders, or turns them away: moves them and bears their job Failed.
 
-    `scratch` is a folder on this host for copies that live for a moment.
+    `active_for` finds the job that has a path now; `scratch` is a folder on this host for copies that live for a
+    moment.
     """
 
-    def __init__(self, names: TakenNames, turned_away: TurnedAway, scratch: Path) -> None:
+    def __init__(
+        self, names: TakenNames, turned_away: TurnedAway, active_for: Callable[[str], Job | None], scratch: Path
+    ) -> None:
         self.names = names
+        self._active_for = active_for
         self._turned_away = turned_away
         self._scratch = scratch
 
@@ -67,6 +71,9 @@ class Admission:
         return birth if holder is None else self._turn_away(opened, _named_as(birth, holder))
 
     def _turn_away(self, opened: OpenedFolder, birth: Birth) -> Birth | Outcome:
+        # A retry comes past the names; the file is its input then, and must not be moved from under it.
+        if self._active_for(birth.original_path) is not None:
+            return Outcome(OutcomeKind.ALREADY_ACTIVE)
         try:
             self._turned_away.move(opened.folder, birth)
         except (ProviderError, OSError) as error:

@@ -72,11 +72,8 @@ class EnqueueService:
             else:
                 births[index] = born
         try:
-            latest = self._jobs.latest_for([birth.original_path for birth in births.values()]) if births else {}
-            outcomes |= self._skip(batch, births, latest)
-            left = {index: birth for index, birth in births.items() if index not in outcomes}
-            for numbers in self._admission.names.rounds((index, birth.file_name) for index, birth in left.items()):
-                outcomes |= self._bear(batch, {index: left[index] for index in numbers}, latest)
+            for numbers in self._admission.names.rounds((index, birth.file_name) for index, birth in births.items()):
+                outcomes |= self._bear(batch, {index: births[index] for index in numbers})
         # The database fails in the ways of its driver; each must count towards the watcher's breaker (PIPE-47).
         except Exception as error:
             log.exception("%d files could not be enqueued", len(batch) - len(outcomes))
@@ -124,17 +121,21 @@ class EnqueueService:
             message=f"Queued from {door} {opened.name}",
         )
 
-    def _bear(
-        self, batch: Sequence[Offer], births: Mapping[int, Birth], latest: Mapping[str, Job]
-    ) -> dict[int, Outcome]:
-        """Ask for metadata and names, and insert what is to be born, while no other door can take one of the names."""
-        outcomes: dict[int, Outcome] = {}
+    def _bear(self, batch: Sequence[Offer], births: Mapping[int, Birth]) -> dict[int, Outcome]:
+        """Ask what each file's past, metadata and name say, and insert, while no other door can take one of the names.
+
+        Asked before, the past could miss a job that another door made of the same file meanwhile.
+        """
         admitted: dict[int, tuple[OpenedFolder, Birth]] = {}
         with (
             self._admission.names.turn(birth.file_name for birth in births.values()),
             self._admission.settling(admitted),
         ):
+            latest = self._jobs.latest_for([birth.original_path for birth in births.values()])
+            outcomes = self._skip(batch, births, latest)
             for index, birth in births.items():
+                if index in outcomes:
+                    continue
                 opened = batch[index].folder
                 answer = self._admission.admit(opened, birth, latest.get(birth.original_path))
                 if isinstance(answer, Outcome):

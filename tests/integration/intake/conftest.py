@@ -83,6 +83,10 @@ class Ledger:
         with self._lock:
             return next((job for job in self.rows if job.id == job_id), None)
 
+    def active_for(self, path: str) -> Job | None:
+        with self._lock:
+            return next((job for job in self.rows if job.original_path == path and job.status in ACTIVE), None)
+
     def holder_of(self, file_name: str, *, besides: str | None = None) -> Job | None:
         key = name_key(file_name)
         with self._lock:
@@ -189,7 +193,7 @@ class Desk:
         self.roots.prepare()
         self.names = TakenNames(self.ledger.holder_of, is_on=rejects_names)
         self.turned_away = TurnedAway(self.roots)
-        admission = Admission(self.names, self.turned_away, self.roots.landing)
+        admission = Admission(self.names, self.turned_away, self.ledger.active_for, self.roots.landing)
         self.service = EnqueueService(
             self.ledger, self.ledger, self.profiles, self.announced.append, choose_by_extension, admission
         )

@@ -364,6 +364,47 @@ def test_an_upload_and_a_folder_with_one_name_at_once(strict_desk: Any, door: Up
     assert sum(job.status is JobStatus.QUEUED for job in desk.ledger.rows) == 1
 
 
+def test_a_retry_that_comes_in_between_keeps_its_input(strict_desk: Any) -> None:
+    """PIPE-48, PIPE-99, PIPE-110: a retry has the name of its own file; the file is not moved from under it."""
+    desk = strict_desk
+    path = desk.drop("a.pdf", b"content")
+    offer(desk, "a.pdf")
+    desk.ledger.end(desk.path("a.pdf"), JobStatus.FAILED)
+    failed = desk.ledger.rows[-1]
+
+    def retry() -> None:
+        desk.ledger.on_query = lambda: None
+        desk.ledger.rows.append(attrs.evolve(failed, id="retry", status=JobStatus.QUEUED))
+
+    desk.ledger.on_query = retry
+    assert offer(desk, "a.pdf", is_rescan=True) == [OutcomeKind.ALREADY_ACTIVE]
+    assert path.read_bytes() == b"content"
+    assert (in_error(desk), desk.ledger.events) == ({}, [])
+
+
+def test_one_file_offered_by_many_doors_is_one_job_with_its_input(strict_desk: Any) -> None:
+    """PIPE-02, PIPE-48, PIPE-110: a watcher and rescans at once; the losers never take it for a second of its name."""
+    desk = strict_desk
+    for number in range(20):
+        path = desk.drop(f"{number}.pdf", b"content")
+        entry, gate = desk.folder.look(path.name), threading.Barrier(6)
+        kinds: list[OutcomeKind] = []
+
+        def take(entry: Any = entry, gate: Any = gate, kinds: list[OutcomeKind] = kinds) -> None:
+            gate.wait()
+            [outcome] = desk.service.offer([Offer(desk.opened, entry, is_rescan=True)])
+            kinds.append(outcome.kind)
+
+        threads = [threading.Thread(target=take) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(kind.value for kind in kinds) == ["AlreadyActive"] * 5 + ["Enqueued"]
+        assert path.read_bytes() == b"content"
+    assert in_error(desk) == {}
+
+
 def test_a_refused_file_takes_its_sidecar_along(strict_desk: Any) -> None:
     """PIPE-07, PIPE-118: the sidecar goes after its file; the failed job has the metadata."""
     desk = strict_desk
