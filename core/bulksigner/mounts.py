@@ -88,7 +88,4 @@ def _mount_point(path: Path) -> Path:
 
 
 def _is_mount(path: Path) -> bool:
-    try:
-        return path.is_mount()
-    except OSError:
-        return False
+    return os.path.ismount(path)  # noqa: PTH - `Path.is_mount` does not know Windows before Python 3.12
