@@ -88,4 +88,4 @@ def _mount_point(path: Path) -> Path:
 
 
 def _is_mount(path: Path) -> bool:
-    return os.path.ismount(path)  # noqa: PTH - `Path.is_mount` does not know Windows before Python 3.12
+    return os.path.ismount(path)  # `Path.is_mount` does not know Windows before Python 3.12
