@@ -68,6 +68,7 @@ class SignTask(Task[Measured]):
     target: Path
     signed_at: datetime.datetime
     options: Mapping[str, str]
+    metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen
@@ -146,6 +147,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
         key=key,
         signed_at=task.signed_at,
         options=task.options,
+        metadata=task.metadata,
     )
     method = registry.signing_method(task.method)
     with registry.guard(method):

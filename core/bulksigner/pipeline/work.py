@@ -43,6 +43,10 @@ class Inputs(Protocol):
         """Return the folder and the name behind a stored path. Raises `ProviderError` for a folder unknown here."""
         ...
 
+    def consume_sidecar(self, job: Job) -> None:
+        """Remove the sidecar of an input that was removed; one that stays is reported, not raised (PIPE-118)."""
+        ...
+
     def offer_again(self, job: Job) -> None:
         """Offer a rewritten input to its folder's watcher once more (PIPE-94)."""
         ...

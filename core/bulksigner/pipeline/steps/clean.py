@@ -26,6 +26,8 @@ async def clean(work: Work) -> None:
     """
     try:
         removal = await _remove(work)
+        if removal.outcome is RemovalOutcome.REMOVED and work.job.sidecar_sha256 is not None:
+            await apart(lambda: work.parts.inputs.consume_sidecar(work.job))
         reason = removal.reason if removal.outcome in (RemovalOutcome.DIVERGED, RemovalOutcome.KEPT) else ""
         work.is_input_kept = removal.outcome is RemovalOutcome.KEPT
     except HeldElsewhere as error:
