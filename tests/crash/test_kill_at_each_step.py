@@ -44,7 +44,7 @@ STORIES = {
     },
     "a recovery of a finished job": {
         "drops": {"report.txt": TEXT},
-        "earlier": first("files.work.WorkRoots.discard_job_folder", "before"),
+        "earlier": first("files.durable.remove_folder", "before"),
     },
     "a recovery of an upload": {
         "upload": ("report.txt", TEXT),
@@ -74,12 +74,19 @@ def test_no_call_is_a_bad_one_to_die_at(crash: Any, name: str, engine: str) -> N
 
 
 WORKERS = {"Signing:Engine": "Processes", "Signing:EngineWorkers": 1, "Pipeline:MaxConcurrency": 2}
-IN_A_WORKER = ("files.durable.write_new", KEY)
+IN_A_WORKER = (
+    "files.durable.copy_measured",
+    "files.durable.write_new",
+    KEY,
+    "files.durable.promote",
+    "files.durable.remove_file",
+    "files.durable.remove_folder",
+)
 
 
 @pytest.mark.parametrize("plan", [{}, {"kills_parent": True}, {"kills_parent": True, "pause_seconds": 0.4}])
-def test_a_signing_worker_or_its_service_may_die_while_it_signs(crash: Any, plan: dict[str, Any]) -> None:
-    """BEY-51, PERF-06: the worker alone, the service alone, and the service long before its orphan signs."""
+def test_a_worker_or_its_service_may_die_in_any_task(crash: Any, plan: dict[str, Any]) -> None:
+    """BEY-51, PERF-06: the worker alone, the service alone, and the service long before its orphan goes on."""
     lanes = crash.make_lanes(crash.Story("a worker", drops={"contract.pdf": PDF}, settings=WORKERS))
     trace = lanes[0].trace(plans_workers=True)
     moments = [moment for moment in trace if moment.step in IN_A_WORKER]
