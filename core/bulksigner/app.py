@@ -20,12 +20,17 @@ from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.volumes import distinct_volumes
 from bulksigner.files.work import WorkRoots
 from bulksigner.health import collect_checks
+from bulksigner.intake.admission import Admission
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders, open_folders
 from bulksigner.intake.rescan import Rescanner
+from bulksigner.intake.sidecar import consume, consume_interrupted
+from bulksigner.intake.taken_names import TakenNames
+from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Job, utc_now
+from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
@@ -42,8 +47,9 @@ from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.opened import ProfileOpener, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
@@ -84,6 +90,10 @@ class _Inputs:
             raise PermanentFailure(f"No input folder of this host holds {original_path}; look at Storage:Inputs.")
         return found[0].folder, found[1]
 
+    def consume_sidecar(self, job: Job) -> None:
+        folder, name = self.locate(job.original_path)
+        consume(folder, name, job.sidecar_sha256)
+
     def offer_again(self, job: Job) -> None:
         self.watchers.offer_again(job.original_path)
 
@@ -114,6 +124,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     migrate(store)
 
     profile_rows = ProfileStore(store)
+    saves_seen = profile_rows.saves()
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
@@ -131,24 +142,41 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     undo.callback(folders.release)
     folders.claim()
     folders.settle_leftovers()
-    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format)
-    watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder)
+    folders.try_rights()
+    names = TakenNames(Names(store).holder_of, is_on=core.pipeline.reject_already_processed_file_names)
+    turned_away = TurnedAway(roots)
+    admission = Admission(names, turned_away, jobs.active_for, roots.landing)
+    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format, admission)
+    turned_away.settle(jobs.get, folders, enqueue.insert)
+    watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder, scrubber.scrub)
     announcer.watchers = watchers
-    uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
+    inputs = _Inputs(folders, watchers)
+    consume_interrupted((changed.job for changed in swept.interrupted), inputs.locate)
+    uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots, names)
     uploads.settle_leftovers(jobs)
 
     engine = _start_engine(foundation, _formats_of(profiles.all))
+    profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:
             engine.open(profile.key_reference, profile.key)
+    profile_watch = ProfileWatch(
+        profile_rows,
+        profiles,
+        ProfileOpener(foundation.registry, sealer, scrubber.register),
+        seen=saves_seen,
+        open_key=engine.open,
+        tell=watchers.look_again,
+        poll_interval_seconds=core.pipeline.poll_interval_seconds,
+    )
     owner = new_owner(foundation.variables)
     parts = Parts(
         store=store,
         jobs=jobs,
         queue=queue,
         profiles=profiles,
-        inputs=_Inputs(folders, watchers),
+        inputs=inputs,
         roots=roots,
         engine=engine,
         registry=foundation.registry,
@@ -203,6 +231,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         jobs=jobs,
         queue=queue,
         profiles=profiles,
+        profile_watch=profile_watch,
         folders=folders,
         watchers=watchers,
         roots=roots,

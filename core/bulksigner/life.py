@@ -23,6 +23,7 @@ from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
 from bulksigner.records.engines import Store
@@ -47,6 +48,7 @@ class Service:
     jobs: Jobs
     queue: Queue
     profiles: OpenedProfiles
+    profile_watch: ProfileWatch
     folders: OpenedFolders
     watchers: FolderWatchers
     roots: WorkRoots
@@ -70,6 +72,7 @@ class Service:
         self.is_started = True
         self.worker.start()
         self.watchers.start()
+        self.profile_watch.start()
 
     def stop(self) -> int:
         """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
@@ -79,6 +82,7 @@ class Service:
         self.operations.clearing.interrupt(CLEAR_LIMIT_SECONDS)
         left = 0
         if self.is_started:
+            self.profile_watch.stop()
             self.watchers.stop()
             left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
             self._record(

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 ENGINES = ("sqlite", "postgresql")
 PDF, XML, TEXT = pdf_file(pages=1), xml_file(items=1), text_file(size_bytes=500)
+SIDECARS = {"Storage:Inputs:0:Sidecar": True}
 
 
 def first(step: str, side: str, *, about: str = "") -> Callable[[Sequence[Moment]], Moment]:
@@ -27,6 +28,9 @@ STORIES = {
     "a PDF": {"drops": {"contract.pdf": PDF}},
     "an XML": {"drops": {"invoice.xml": XML}},
     "a text": {"drops": {"report.txt": TEXT}},
+    "a refused name": {"drops": {"report.txt": TEXT, "REPORT.txt": TEXT[::-1]}},
+    "a sidecar": {"drops": {"report.txt": TEXT}, "sidecars": {"report.txt": b'{"a": "b"}'}, "settings": SIDECARS},
+    "a refused sidecar": {"drops": {"report.txt": TEXT}, "sidecars": {"report.txt": b"no"}, "settings": SIDECARS},
     "an upload": {"upload": ("contract.pdf", PDF)},
     "a retry": {"drops": {"contract.pdf": PDF}, "retries": True, "earlier": first(KEY, "before")},
     "a first boot": {"drops": {"report.txt": TEXT}, "is_first_boot": True},
@@ -40,7 +44,7 @@ STORIES = {
     },
     "a recovery of a finished job": {
         "drops": {"report.txt": TEXT},
-        "earlier": first("files.work.WorkRoots.discard_job_folder", "before"),
+        "earlier": first("files.durable.remove_folder", "before"),
     },
     "a recovery of an upload": {
         "upload": ("report.txt", TEXT),
@@ -70,12 +74,19 @@ def test_no_call_is_a_bad_one_to_die_at(crash: Any, name: str, engine: str) -> N
 
 
 WORKERS = {"Signing:Engine": "Processes", "Signing:EngineWorkers": 1, "Pipeline:MaxConcurrency": 2}
-IN_A_WORKER = ("files.durable.write_new", KEY)
+IN_A_WORKER = (
+    "files.durable.copy_measured",
+    "files.durable.write_new",
+    KEY,
+    "files.durable.promote",
+    "files.durable.remove_file",
+    "files.durable.remove_folder",
+)
 
 
 @pytest.mark.parametrize("plan", [{}, {"kills_parent": True}, {"kills_parent": True, "pause_seconds": 0.4}])
-def test_a_signing_worker_or_its_service_may_die_while_it_signs(crash: Any, plan: dict[str, Any]) -> None:
-    """BEY-51, PERF-06: the worker alone, the service alone, and the service long before its orphan signs."""
+def test_a_worker_or_its_service_may_die_in_any_task(crash: Any, plan: dict[str, Any]) -> None:
+    """BEY-51, PERF-06: the worker alone, the service alone, and the service long before its orphan goes on."""
     lanes = crash.make_lanes(crash.Story("a worker", drops={"contract.pdf": PDF}, settings=WORKERS))
     trace = lanes[0].trace(plans_workers=True)
     moments = [moment for moment in trace if moment.step in IN_A_WORKER]

@@ -31,7 +31,10 @@ DRAIN_SECONDS = 180.0
 RESTART_SECONDS = 30.0
 ENDED = ("Completed", "Failed")
 LASTING = ("sign.failed", "promote.output-exists")
-"""Why a file still waits in its folder after a rescan: it is no file of its kind, or its output has the name."""
+"""Why a file still waits in its folder after a rescan: it is no file of its kind, or its output has the name.
+
+One that arrived under the name of a signed one was moved to error/ instead.
+"""
 SETTINGS = {"Pipeline:MaxConcurrency": 4, "Pipeline:PollIntervalSeconds": 1}
 
 

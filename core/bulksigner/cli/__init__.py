@@ -1,4 +1,4 @@
-"""The command line: `bulksigner serve`, `check`, `init`, `plugins`, `version`."""
+"""The command line: `bulksigner serve`, `check`, `init`, `profiles`, `secrets`, `plugins`, `version`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bulksigner.cli.output import forgiving_output
+from bulksigner.cli.profile_verbs import add_profile_verbs
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, StartRefused
 
 __all__ = ["main"]
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
-        parser.error("name a command: serve, init, check, plugins or version")
+        parser.error("name a command: serve, init, check, profiles, secrets, plugins or version")
     with forgiving_output():
         return _run(parsed)
 
@@ -45,6 +46,14 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.service import check
 
             return check(as_json=parsed.json)
+        if parsed.command in ("profiles", "profile"):
+            from bulksigner.cli.profiles import run
+
+            return run(parsed)
+        if parsed.command == "secrets":
+            from bulksigner.cli.secrets import check_secrets
+
+            return check_secrets()
         from bulksigner.cli.service import serve
 
         return serve()
@@ -93,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--force", action="store_true", help="replace an existing settings file")
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
+    add_profile_verbs(commands)
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser

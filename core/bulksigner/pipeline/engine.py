@@ -37,6 +37,10 @@ class Engine(Protocol):
         """Make a key known before its first job, so that no job pays for opening it (PERF-01)."""
         ...
 
+    def forget(self, reference: KeyReference) -> None:
+        """Let go of a key that no job asks for any more; returns at once."""
+        ...
+
     def begin(self, task: Task[Any], done: Done) -> None:
         """Take a task and return at once; `done` hears of its answer, or of its error, from any thread.
 
@@ -88,6 +92,9 @@ class InProcessEngine:
 
     def open(self, reference: KeyReference, key: OpenedKey) -> None:
         self._keys[reference.profile] = key
+
+    def forget(self, reference: KeyReference) -> None:
+        self._keys.pop(reference.profile, None)
 
     def begin(self, task: Task[Any], done: Done) -> None:
         self._lanes.put(task, done)

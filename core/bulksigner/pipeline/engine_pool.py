@@ -15,7 +15,7 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.lanes import Done
 from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
 from bulksigner.pipeline.engine_channel import Call, WorkerChannel
-from bulksigner.pipeline.engine_worker import Broken, FindFault, KeyAbsent, WorkerBoot
+from bulksigner.pipeline.engine_worker import Broken, FindFault, Forget, KeyAbsent, WorkerBoot
 from bulksigner.pipeline.tasks import SignTask, Task
 from bulksigner.profiles.model import KeyReference
 
@@ -88,6 +88,15 @@ class ProcessEngine:
             taught = [self._teach(worker, reference) for worker in self._workers]
         for over in taught:
             over.wait(START_LIMIT_SECONDS)
+
+    def forget(self, reference: KeyReference) -> None:
+        self._here.forget(reference)
+        with self._guard:
+            self._references.pop(reference.profile, None)
+            for worker in self._workers:
+                if reference.profile in worker.profiles:
+                    worker.profiles.discard(reference.profile)
+                    worker.send(Call(Forget(reference.profile), _ignore))
 
     def begin(self, task: Task[Any], done: Done) -> None:
         if isinstance(task, SignTask) and task.profile not in self._references:
@@ -251,7 +260,7 @@ def _stopped() -> StepFailed:
 
 
 def _is_lesson(call: Call) -> bool:
-    return isinstance(call.task, KeyReference | FindFault)
+    return isinstance(call.task, KeyReference | FindFault | Forget)
 
 
 def _ignore(_: Any, __: BaseException | None) -> None:

@@ -29,7 +29,7 @@ from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
-__all__ = ["Broken", "FindFault", "KeyAbsent", "WorkerBoot", "run"]
+__all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "WorkerBoot", "run"]
 
 
 GARBAGE_LIMIT = 2_000
@@ -51,6 +51,13 @@ class WorkerBoot:
 @attrs.frozen
 class FindFault:
     """Ask for the outcome of the worker's self-test."""
+
+
+@attrs.frozen
+class Forget:
+    """Ask a worker to let go of the key of a profile."""
+
+    profile: str
 
 
 @attrs.frozen
@@ -91,6 +98,9 @@ class _Bench:
             return None
         if isinstance(call, FindFault):
             return self._fault
+        if isinstance(call, Forget):
+            key = self._keys.pop(call.profile, None)
+            return None if key is None else key.close()
         if isinstance(call, SignTask) and call.profile not in self._keys:
             return KeyAbsent()
         return carry_out(call, self._registry, self._keys)

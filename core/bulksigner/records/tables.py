@@ -6,7 +6,16 @@ import peewee
 
 from bulksigner.records.times import UtcField
 
-__all__ = ["DeploymentRow", "EventRow", "HistoryRow", "JobCountRow", "JobRow", "PipelineStateRow", "ProfileRow"]
+__all__ = [
+    "DeploymentRow",
+    "EventRow",
+    "HistoryRow",
+    "JobCountRow",
+    "JobRow",
+    "PipelineStateRow",
+    "ProfileChangeRow",
+    "ProfileRow",
+]
 
 
 class _Row(peewee.Model):
@@ -17,7 +26,10 @@ class _Row(peewee.Model):
 
 
 class JobRow(_Row):
-    """One job (PIPE-01). `path_key` is the normalised original path of PIPE-02."""
+    """One job (PIPE-01). `path_key` is the normalised original path of PIPE-02, `name_key` the folded name of PIPE-48.
+
+    `metadata` is a JSON object.
+    """
 
     id = peewee.TextField(primary_key=True)
     file_name = peewee.TextField()
@@ -50,6 +62,9 @@ class JobRow(_Row):
     path_released = peewee.BooleanField()
     input_diverged = peewee.BooleanField()
     row_version = peewee.IntegerField()
+    metadata = peewee.TextField()
+    sidecar_sha256 = peewee.TextField(null=True)
+    name_key = peewee.TextField()
 
     class Meta:
         table_name = "job"
@@ -117,9 +132,20 @@ class ProfileRow(_Row):
     created_at = UtcField()
     updated_at = UtcField()
     row_version = peewee.IntegerField()
+    certificate_version = peewee.IntegerField()
 
     class Meta:
         table_name = "profile"
+
+
+class ProfileChangeRow(_Row):
+    """The one row that counts the saves of profiles (CFG-85); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    counter = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "profile_change"
 
 
 class PipelineStateRow(_Row):

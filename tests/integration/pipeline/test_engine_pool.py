@@ -20,7 +20,7 @@ import pytest
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.signing import Format
 from bulksigner.pipeline.engine import InProcessEngine
-from bulksigner.pipeline.engine_pool import ProcessEngine
+from bulksigner.pipeline.engine_pool import FAILED_STARTS, ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="these tests send signals of POSIX systems")
@@ -196,6 +196,36 @@ def test_keys_that_cannot_travel_sign_in_this_process(
     assert "a worker could not open its key (certificate source Token of the plugin moody_keys broke" in told[0]
     assert "its settings cannot be sent" in told[1]
     assert engine.find_fault() is None
+
+
+def test_a_key_that_is_forgotten_signs_nowhere(pool: Any, keys: Any, sign: Any) -> None:
+    """CFG-85: neither in the workers nor here; opened anew it does."""
+    engine = pool(2)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    sign(engine, reference)
+    engine.forget(reference)
+    with pytest.raises(StepFailed, match="is not open"):
+        sign(engine, reference)
+    keys.open(engine, reference)
+    for _ in range(3):
+        sign(engine, reference)
+    assert keys.entered in worker_pids()
+
+
+def test_workers_that_never_come_up_give_their_calls_up(pool: Any, keys: Any, sign: Any, monkeypatch: Any) -> None:
+    """PERF-06: a fault at their start goes round a few times, not for ever; the next call tries again."""
+    engine = pool(1)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    [pid] = worker_pids()
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "_boot", object())
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: engine._failed_starts == FAILED_STARTS and not engine._workers)
+        with pytest.raises(StepFailed, match="lost"):
+            sign(engine, reference)
+    sign(engine, reference)
 
 
 def test_closing_ends_the_calls_under_way(pool: Any, keys: Any, sign: Any) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
+from bulksigner.jobs.names import Names
+from bulksigner.profiles.store import ProfileStore
 from bulksigner.records import tables
 from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
 from bulksigner.records.migrate import Migration, known_migrations, migrate
@@ -82,6 +84,24 @@ def test_migrating_twice_changes_nothing(location: str) -> None:
     store.close()
 
 
+def test_profiles_of_an_older_schema_are_kept(location: str) -> None:
+    """CLU-02, CFG-85: rows from before edits were counted begin at the first version, and the count has its row."""
+    store = open_at(location)
+    migrate(store, [step for step in known_migrations() if step.version < 4])
+    columns = "id, name, name_key, enabled, method, verify, preserve_file_extension, save_as_pem, certificate_block"
+    with store.reading():
+        store.database.execute_sql(
+            f"INSERT INTO profile ({columns}, sealed, extras, created_at, updated_at, row_version) "
+            f"SELECT 'i', 'old', 'old', paused, 'Local', paused, paused, paused, '{{}}', '{{}}', '{{}}', "
+            "'2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z', 7 FROM pipeline_state"
+        )
+    migrate(store)
+    profiles = ProfileStore(store)
+    assert [(one.name, one.row_version, one.certificate_version) for one in profiles.all()] == [("old", 7, 1)]
+    assert profiles.saves() == 1
+    store.close()
+
+
 def test_only_the_missing_steps_are_applied(location: str) -> None:
     """DEP-27: an older database gets what came since."""
     first = Step(1, "0001_a", ("CREATE TABLE a (n INTEGER)",))
@@ -118,6 +138,31 @@ def test_a_newer_schema_is_refused(location: str) -> None:
     with pytest.raises(StartRefused, match=rf"schema version {newest + 1}, this build knows {newest}\b") as caught:
         migrate(store)
     assert caught.value.exit_code == 65
+    store.close()
+
+
+def test_names_that_are_there_already_are_folded(location: str) -> None:
+    """PIPE-48: a job of an earlier build holds its name like one of this build, in all of Unicode."""
+    store, now = open_at(location), "2026-01-01 00:00:00+00:00"
+    migrate(store, [step for step in known_migrations() if step.version == 1])
+    columns = "id, file_name, original_path, path_key, profile_name, format, source, status, created_at, updated_at"
+    with store.reading():
+        for number, name in enumerate(("folha.pdf", "CAFÉ.PDF")):
+            texts = (number, name, f"/{number}", f"/{number}", "p", "Pades", "Watcher", "Completed", now, now)
+            values = ", ".join(f"'{text}'" for text in texts)
+            store.database.execute_sql(
+                f"INSERT INTO job ({columns}, path_released, input_diverged, row_version) VALUES ({values}, %s, %s, 1)"
+                % (("0", "0") if store.kind is EngineKind.SQLITE else ("FALSE", "FALSE"))
+            )
+    migrate(store)
+    names = Names(store)
+    found = [names.holder_of(name) for name in ("Folha.pdf", "café.pdf", "cafe\u0301.pdf", "none.pdf")]
+    assert [None if job is None else (job.id, dict(job.metadata)) for job in found] == [
+        ("0", {}),
+        ("1", {}),
+        ("1", {}),
+        None,
+    ]
     store.close()
 
 

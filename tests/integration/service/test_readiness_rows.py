@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
+from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.files.volumes import Volume
 from bulksigner.inspection import Inspection, inspect
+from bulksigner.intake.watcher import FolderWatcher
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.records.errors import StoreFailed
 
@@ -106,6 +109,58 @@ def test_profiles_that_cannot_serve_do_not_gate(built: Any, tmp_path: Path) -> N
     assert rows["input-folder:other"].ok
 
 
+def test_a_folder_says_how_it_fares(built: Any, tmp_path: Path) -> None:
+    """BEY-40, API-83: how news comes, when it was looked at, what waits since when; a clock that is off."""
+    service = built()
+    path = tmp_path / "inbox" / "waiting.pdf"
+    (tmp_path / "inbox" / "x.tmp").touch()
+    path.touch()
+    os.utime(path, (0, 0))
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert detail == (
+        f"Initializing: {tmp_path / 'inbox'}; events; not scanned yet; 1 file(s) waiting, the oldest since "
+        "1970-01-01T00:00:00Z"
+    )
+    [watcher] = service.watchers._watchers.values()
+    watcher._watch_fault = "Too many open files"
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert "; listed, as it reports no changes: Too many open files; " in detail
+    service.watchers.step()
+    next(iter(service.folders)).guard.clock_difference_seconds = -7200.0
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert "; last scan 20" in detail
+    assert detail.endswith("; its clock is -7200 s off ours")
+
+
+def test_the_breaker_of_one_folder_is_one_red_row(built: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """PIPE-47, PIPE-113, API-83: the process and other folders go on; an unassigned folder is green (PIPE-60)."""
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "untouched.pdf").touch()
+    service = built(
+        Storage__Inputs__1__Name="second",
+        Storage__Inputs__1__Path=str(tmp_path / "second"),
+        WatchedFolder__MaxConsecutiveFailures="2",
+        WatchedFolder__StabilityRequiredSamples="1",
+    )
+
+    def fail(_: Any) -> Any:
+        raise StoreFailed("no answer")
+
+    monkeypatch.setattr(service.queue, "enqueue", fail)
+    monkeypatch.setattr(FolderWatcher, "_backoff_seconds", lambda _: 0.0)
+    (tmp_path / "inbox" / "a.pdf").touch()
+    for is_ready in (True, False):
+        service.watchers.step()
+        report = service.readiness.report()
+        assert report.ready is is_ready
+    rows = rows_of(report)
+    assert "stopped after repeated failures: StoreFailed: no answer" in rows["input-folder:inbox"].detail
+    assert rows["input-folder:second"].ok
+    assert "no profile chose this folder" in rows["input-folder:second"].detail
+    assert (tmp_path / "second" / "untouched.pdf").exists()
+    assert rows["pipeline-worker"].ok
+
+
 def look(lay: Any, **changes: str | None) -> tuple[Inspection, dict[str, Any]]:
     report = inspect(lay(**changes))
     return report, rows_of(report)
@@ -118,6 +173,19 @@ def test_a_check_before_the_first_start_creates_nothing(lay: Any, tmp_path: Path
     assert all(row.ok for row in report.rows)
     assert {"storage-root", "signing-engine", "input-folder:inbox", "database", "signing-profile:default"} <= set(rows)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_check_before_the_first_start_foresees_the_import(lay: Any, tmp_path: Path) -> None:
+    """OPS-203, OPS-35, OPS-36, OPS-47: the folders it would leave, low trust, and what it would refuse."""
+    second = tmp_path / "second"
+    second.mkdir()
+    report, _ = look(lay, Storage__Inputs__1__Name="second", Storage__Inputs__1__Path=str(second))
+    assert "Input folder 'second' was left without a profile: the profile default already has the folder inbox" in (
+        report.warnings
+    )
+    assert any(line.startswith("Profile 'default': validate-cert=off") for line in report.warnings)
+    with pytest.raises(ConfigurationRefused, match="Signing:ProfileSecretsKey"):
+        inspect(lay(Signing__ProfileSecretsKey=None))
 
 
 def test_a_check_after_a_start_reads_what_is_stored(built: Any, lay: Any) -> None:
