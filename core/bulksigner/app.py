@@ -11,7 +11,7 @@ from functools import partial
 import attrs
 
 from bulksigner.boot import Foundation, new_owner, open_store
-from bulksigner.contract.errors import ConfigurationRefused, PermanentFailure
+from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
 from bulksigner.files.lock import hold_folder_lock
@@ -27,6 +27,7 @@ from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.life import Service
 from bulksigner.observability import logs
+from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.pipeline.engine import Engine, InProcessEngine
@@ -46,6 +47,7 @@ from bulksigner.records.migrate import migrate
 from bulksigner.records.service_lock import hold_database
 from bulksigner.recovery.sweep import sweep
 from bulksigner.settings.load import check_seed_choices
+from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
 
 __all__ = ["build"]
@@ -86,7 +88,12 @@ class _Inputs:
 def build(foundation: Foundation) -> Service:
     """Open, migrate, recover and wire everything (CLU-01 steps 2 to 10); whatever fails closes what was opened."""
     with ExitStack() as undo:
-        service = _assemble(foundation, undo)
+        try:
+            service = _assemble(foundation, undo)
+        except BulkSignerError as error:
+            # Into the log file as well, where an operator looks when the terminal is gone (OPS-19).
+            log.critical("Not started: %s", error.message)
+            raise
         service._open = undo.pop_all()
         return service
 
@@ -94,7 +101,11 @@ def build(foundation: Foundation) -> Service:
 def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     settings, core = foundation.settings, foundation.settings.core
     scrubber = Scrubber(settings.secrets)
-    logs.configure(core.logging.level.threshold, _thresholds(foundation), scrubber)
+    sinks = _choose_sinks(core.logging.file)
+    if sinks.files is not None:
+        prepare_log_files(sinks.files)
+    logs.configure(core.logging.level.threshold, _thresholds(foundation), scrubber, sinks=sinks)
+    undo.callback(logs.close_files)
     _tell_settings(foundation)
 
     roots = WorkRoots(core.storage.root)
@@ -132,7 +143,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
     uploads.settle_leftovers(jobs)
 
-    engine = _start_engine(foundation, _formats_of(profiles.all))
+    engine = _start_engine(foundation, _formats_of(profiles.all), sinks)
     undo.callback(engine.close)
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:
@@ -210,7 +221,12 @@ def _thresholds(foundation: Foundation) -> dict[str, int]:
     return {name: level.threshold for name, level in foundation.settings.core.logging.levels.items()}
 
 
-def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine:
+def _choose_sinks(given: LogFileSettings) -> logs.Sinks:
+    files = LogFiles(given.path, given.rolling_interval, given.file_size_limit_bytes, given.retained_file_count_limit)
+    return logs.Sinks(given.write_to_console, files if given.enabled else None, given.minimum_level.threshold)
+
+
+def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
     here = InProcessEngine(foundation.registry, formats)
@@ -225,6 +241,8 @@ def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine
         tuple(settings.secrets),
         core.logging.level.threshold,
         _thresholds(foundation),
+        # One process tidies up for all.
+        attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
     )
     return ProcessEngine(boot, workers, here)
 

@@ -82,6 +82,8 @@ class Service:
                 jobsLeft=left,
             )
         self.foundation.plugins.notify("bulksigner_stopping")
+        # Here and not after the close, which ends the log file too.
+        log.info("Service stopped" if not left else "Service stopped with jobs still running")
         if left:
             # A worker process that hangs, or was stopped by a signal, would outlive the exit that follows.
             self.engine.close()

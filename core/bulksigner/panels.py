@@ -16,6 +16,7 @@ from bulksigner.life import Service
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
+from bulksigner.settings.model import LoggingSettings, LogLevel
 
 __all__ = ["show"]
 
@@ -48,7 +49,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         certificate_source=next(iter(locators)) if len(locators) == 1 else ("profiles" if locators else "none"),
         poll_interval=datetime.timedelta(seconds=settings.core.pipeline.poll_interval_seconds),
         version=product_version(),
-        log_level=settings.core.logging.level.value,
+        logs=_describe_logs(settings.core.logging),
         plugins_loaded_count=sum(row.state is PluginState.LOADED for row in rows),
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
@@ -66,6 +67,14 @@ def _read_pause(service: Service) -> PauseState | None:
     except BulkSignerError as error:
         log.warning("The pause flag could not be read: %s", error.message)
         return None
+
+
+def _describe_logs(given: LoggingSettings) -> str:
+    sinks = [str(given.file.path)] if given.file.enabled else []
+    sinks += ["stdout"] if given.file.write_to_console else []
+    level = max(given.level.threshold, given.file.minimum_level.threshold)
+    shown = next(known.value for known in LogLevel if known.threshold == level)
+    return f"{' + '.join(sinks)}, {shown}"
 
 
 def _libraries() -> str:

@@ -100,6 +100,4 @@ def _wait(stopping: threading.Event) -> None:
 def _stop(service: Service, server: HttpServer) -> int:
     log.info("Service stopping")
     server.stop()
-    left = service.stop()
-    log.info("Service stopped" if not left else "Service stopped with jobs still running")
-    return left
+    return service.stop()

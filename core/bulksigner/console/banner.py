@@ -51,7 +51,7 @@ class BannerFacts:
     certificate_source: str
     poll_interval: datetime.timedelta
     version: str
-    log_level: str
+    logs: str
     plugins_loaded_count: int
     plugins_failed_count: int
     plugin_rows: Sequence[BannerRow] = ()
@@ -115,7 +115,7 @@ def ready_panel(facts: BannerFacts) -> str:
         ("encryption", "disabled"),
         ("plugins", f"{facts.plugins_loaded_count} loaded, {facts.plugins_failed_count} failed"),
         *((row.label, row.value) for row in facts.plugin_rows),
-        ("logs", f"stdout, {facts.log_level}"),
+        ("logs", facts.logs),
         ("poll interval", f"{facts.poll_interval.total_seconds():g}s"),
         ("pipeline", _pipeline(facts.pause)),
         ("ready", "(anonymous)"),

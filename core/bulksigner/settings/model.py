@@ -14,6 +14,7 @@ import attrs
 
 from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
 from bulksigner.contract.signing import Format
+from bulksigner.settings.log_files import LogFileSettings
 
 __all__ = [
     "DEFAULT_CONNECTION",
@@ -289,6 +290,7 @@ class HostingSettings:
 class LoggingSettings:
     """`Logging`."""
 
+    file: LogFileSettings = option()
     log_level: Mapping[str, LogLevel] = option(
         MappingProxyType({}), help="Level of a logger by name; `Default` is that of all others, `Information` unset."
     )

@@ -59,7 +59,7 @@ _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
 _ENCRYPTION, _APPROVALS = "output encryption", "approvals"
 _CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
 _AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
-_PROXY, _LOG_FILES = "forwarded headers", "log files"
+_PROXY = "forwarded headers"
 
 
 def _certificate_rows() -> list[Reserved]:
@@ -150,9 +150,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Receipts:Enabled", "receipts", off="false"),
     Reserved("RateLimiting:Enabled", "rate limiting", off="false"),
     Reserved("RateLimiting", "rate limiting"),
-    Reserved("Logging:File:Enabled", _LOG_FILES, off="false"),
-    Reserved("Logging:File:WriteToConsole", _LOG_FILES, off="true"),
-    Reserved("Logging:File", _LOG_FILES),
     Reserved("Logging:AzureTable:Enabled", "logging to Azure tables", off="false"),
     Reserved("Logging:AzureTable", "logging to Azure tables"),
     Reserved("LogViewer:Enabled", "the log page", off="false"),

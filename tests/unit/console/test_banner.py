@@ -31,7 +31,7 @@ FACTS = BannerFacts(
     certificate_source="Pkcs11 (module=/usr/lib/softhsm.so)",
     poll_interval=datetime.timedelta(seconds=2),
     version="0.1.0+9a3f2c1e4b",
-    log_level="Information",
+    logs="stdout, Information",
     plugins_loaded_count=2,
     plugins_failed_count=0,
 )
