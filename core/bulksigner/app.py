@@ -45,10 +45,13 @@ from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
 from bulksigner.records.service_lock import hold_database
+from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import sweep
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
+from bulksigner.statistics.figures import Panel
+from bulksigner.statistics.timings import Spans, write_timings
 
 __all__ = ["build"]
 
@@ -160,6 +163,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         announce=announcer,
         scrub=scrubber.scrub,
         now=utc_now,
+        record_timings=_time_jobs(store) if core.statistics.enabled else None,
     )
     pause = PauseFlag(store)
     room = Room(roots, partial(queue.next_paths, core.pipeline.max_concurrency))
@@ -202,10 +206,18 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         uploads=uploads,
         readiness=readiness,
         announce=announcer,
+        figures=Panel(store) if core.statistics.enabled else None,
         seeded=seeded,
         swept=swept,
         open=undo,
     )
+
+
+def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
+    def record(job: Job, spans: Spans) -> None:
+        write_timings(store, job, spans, job.completed_at or job.updated_at)
+
+    return record
 
 
 def _tell_settings(foundation: Foundation) -> None:

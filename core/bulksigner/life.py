@@ -27,6 +27,7 @@ from bulksigner.profiles.seed import SeedReport
 from bulksigner.records.engines import Store
 from bulksigner.records.events import Event, write_event
 from bulksigner.recovery.sweep import SweepReport
+from bulksigner.statistics.figures import Panel
 
 __all__ = ["Service"]
 
@@ -53,6 +54,8 @@ class Service:
     uploads: UploadDoor
     readiness: Readiness
     announce: Callable[[Changed], None]
+    figures: Panel | None
+    """The statistics, or None where they are switched off (STA-12)."""
     seeded: SeedReport
     swept: SweepReport
     _open: ExitStack

@@ -1,4 +1,4 @@
-"""The command line: `bulksigner serve`, `check`, `init`, `plugins`, `version`."""
+"""The command line: one function for each command, imported when it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
-        parser.error("name a command: serve, init, check, plugins or version")
+        parser.error("name a command; `bulksigner --help` lists them")
     with forgiving_output():
         return _run(parsed)
 
@@ -45,6 +45,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.service import check
 
             return check(as_json=parsed.json)
+        if parsed.command == "statistics":
+            from bulksigner.cli.figures import show_statistics
+
+            return show_statistics(as_json=parsed.json)
         from bulksigner.cli.service import serve
 
         return serve()
@@ -93,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--force", action="store_true", help="replace an existing settings file")
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
+    statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
+    statistics.add_argument("--json", action="store_true", help="print the figures as JSON")
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser

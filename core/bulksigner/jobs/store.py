@@ -90,12 +90,14 @@ class Jobs:
         by: Actor,
         message: str,
         operational_event: Event | None = None,
+        also: Callable[[Job], None] | None = None,
         **columns: object,
     ) -> Changed:
         """Move `job` along one row of the table, with history and event in the same transaction.
 
-        `columns` are set with it. Raises `NotAllowed` when the table has no such row, `RaceLost` when the job is not
-        any more as it was read; then nothing was recorded.
+        `columns` are set with it, and `also` writes more in the same act; it is given the job as it is afterwards.
+        Raises `NotAllowed` when the table has no such row, `RaceLost` when the job is not any more as it was read;
+        then nothing was recorded.
         """
         row = find_transition(job.status, event, by)
         now = self._clock()
@@ -106,7 +108,7 @@ class Jobs:
             machine["queued_at"] = now
         if row.target in TERMINAL:
             machine["completed_at"] = now
-        after = self._change(job, now, machine, columns, message, operational_event)
+        after = self._change(job, now, machine, columns, message, operational_event, also)
         return Changed(after, change_of(after, event, job.status, message), wakes=row.target is JobStatus.QUEUED)
 
     def record(
@@ -154,6 +156,7 @@ class Jobs:
         columns: Mapping[str, object],
         message: str | None,
         operational_event: Event | None,
+        also: Callable[[Job], None] | None = None,
     ) -> Job:
         if unknown := columns.keys() - _SETTABLE:
             raise TypeError(f"no columns to set: {', '.join(sorted(unknown))}")
@@ -177,6 +180,8 @@ class Jobs:
                 write_history(self._store, job.id, now, after.status, message)
             if operational_event is not None:
                 write_event(self._store, operational_event, now)
+            if also is not None:
+                also(after)
             return after
 
         return self._store.write(act, settle=lambda: after if self.get(job.id) == after else None)

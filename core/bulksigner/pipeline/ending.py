@@ -14,6 +14,7 @@ from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import change_of
 from bulksigner.observability.logs import facts
 from bulksigner.pipeline.plan import Step
+from bulksigner.pipeline.spans import spans_of
 from bulksigner.pipeline.steps.promote import describe_delivery
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import describe
@@ -173,11 +174,17 @@ def _record_completion(work: Work) -> Changed:
         by=Actor.WORKER,
         message=message,
         operational_event=event,
+        also=_timings(work),
         output_modified_at=work.output_modified_at,
         input_diverged=bool(work.divergence),
         error_code="job.input-diverged" if work.divergence else None,
         error_message="job.input-diverged" if work.divergence else None,
     )
+
+
+def _timings(work: Work) -> Callable[[Job], None] | None:
+    record, spans = work.parts.record_timings, spans_of(work)
+    return None if record is None else lambda job: record(job, spans)
 
 
 def _record_failure(work: Work, code: str | None, text: str) -> Changed:

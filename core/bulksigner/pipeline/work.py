@@ -23,6 +23,7 @@ from bulksigner.pipeline.engine import Engine, SignTask
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.statistics.timings import Spans
 
 __all__ = ["Inputs", "Parts", "Work"]
 
@@ -57,6 +58,8 @@ class Parts:
     scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
+    record_timings: Callable[[Job, Spans], None] | None = None
+    """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
 
 
 @attrs.define
@@ -76,8 +79,13 @@ class Work:
     divergence: str = ""
     is_input_kept: bool = False
     seconds: dict[str, float] = attrs.field(factory=dict)
+    claimed_at: datetime.datetime = attrs.field(init=False)
     step_began: tuple[str, float] | None = None
     """The step under way and when it began, on the monotonic clock."""
+
+    @claimed_at.default
+    def _read_claim(self) -> datetime.datetime:
+        return self.job.updated_at
 
     @property
     def opened(self) -> OpenedProfile:
@@ -135,3 +143,10 @@ class Work:
         finally:
             self.step_began = None
             self.seconds[step] = time.monotonic() - started
+
+    @contextmanager
+    def measured(self, stage: str) -> Iterator[None]:
+        """Measure what exactly counts as a stage of the statistics, inside a step (monotonic, STA-07)."""
+        started = time.monotonic()
+        yield
+        self.seconds[stage] = time.monotonic() - started

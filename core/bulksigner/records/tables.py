@@ -6,7 +6,18 @@ import peewee
 
 from bulksigner.records.times import UtcField
 
-__all__ = ["DeploymentRow", "EventRow", "HistoryRow", "JobCountRow", "JobRow", "PipelineStateRow", "ProfileRow"]
+__all__ = [
+    "DeploymentRow",
+    "EventRow",
+    "HistoryRow",
+    "JobCountRow",
+    "JobRow",
+    "JobTimingRow",
+    "JobTimingSumRow",
+    "PipelineStateRow",
+    "ProfileRow",
+    "StatisticsStateRow",
+]
 
 
 class _Row(peewee.Model):
@@ -145,3 +156,53 @@ class DeploymentRow(_Row):
 
     class Meta:
         table_name = "deployment"
+
+
+class JobTimingRow(_Row):
+    """What the stages of one completed job took; null for a stage that did not happen (STA-08)."""
+
+    job_id = peewee.TextField(primary_key=True)
+    completed_at = UtcField()
+    method = peewee.TextField()
+    format = peewee.TextField()
+    profile = peewee.TextField()
+    queue_wait_ms = peewee.BigIntegerField(null=True)
+    signing_ms = peewee.BigIntegerField(null=True)
+    verification_ms = peewee.BigIntegerField(null=True)
+    output_ms = peewee.BigIntegerField(null=True)
+    total_ms = peewee.BigIntegerField()
+    instance = peewee.TextField()
+
+    class Meta:
+        table_name = "job_timing"
+
+
+class JobTimingSumRow(_Row):
+    """Counts and sums over all rows of `job_timing`, kept by triggers; the rows of all shards add up."""
+
+    method = peewee.TextField()
+    shard = peewee.IntegerField()
+    total_n = peewee.BigIntegerField()
+    total_ms = peewee.BigIntegerField()
+    queue_wait_n = peewee.BigIntegerField()
+    queue_wait_ms = peewee.BigIntegerField()
+    signing_n = peewee.BigIntegerField()
+    signing_ms = peewee.BigIntegerField()
+    verification_n = peewee.BigIntegerField()
+    verification_ms = peewee.BigIntegerField()
+    output_n = peewee.BigIntegerField()
+    output_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "job_timing_sum"
+        primary_key = peewee.CompositeKey("method", "shard")
+
+
+class StatisticsStateRow(_Row):
+    """The one row that says since when figures count (STA-31); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    reset_at = UtcField(null=True)
+
+    class Meta:
+        table_name = "statistics_state"

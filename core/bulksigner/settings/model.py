@@ -37,6 +37,7 @@ __all__ = [
     "PipelineSettings",
     "ProfileSeed",
     "SigningSettings",
+    "StatisticsSettings",
     "StorageSettings",
     "UploadSettings",
     "WatchedFolderSettings",
@@ -309,6 +310,13 @@ class LoggingSettings:
 
 
 @attrs.frozen
+class StatisticsSettings:
+    """`Statistics`."""
+
+    enabled: bool = option(True, help="Keep what the stages of each completed job took, and show figures of it.")
+
+
+@attrs.frozen
 class CoreSettings:
     """Every section of the core, bound and resolved.
 
@@ -325,4 +333,5 @@ class CoreSettings:
     upload: UploadSettings = option()
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
+    statistics: StatisticsSettings = option()
     database_location: Path | Secret = Path()

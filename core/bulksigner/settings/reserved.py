@@ -156,7 +156,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("LogViewer", "the log page"),
     Reserved("Metrics:RequireApiKey", "open metrics", off="true"),
     Reserved("Readiness:RequireApiKey", "the gate of the readiness probe", off="false"),
-    Reserved("Statistics:Enabled", "statistics", off="false"),
     Reserved("Dashboard:PollIntervalSeconds", "the dashboard"),
     Reserved("Console:Dashboard:Enabled", "the terminal panel", off="false"),
     Reserved("ApproverPortal:Enabled", "the approver portal", off="false"),

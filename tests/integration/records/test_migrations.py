@@ -113,8 +113,9 @@ def test_a_failing_step_changes_nothing(location: str) -> None:
 def test_a_newer_schema_is_refused(location: str) -> None:
     """CLU-71: exit 65 naming both versions."""
     store = open_at(location)
-    migrate(store, [Step(7, "0007_later", ())])
-    with pytest.raises(StartRefused, match=r"schema version 7, this build knows 1\b") as caught:
+    newest = known_migrations()[-1].version
+    migrate(store, [Step(newest + 1, f"{newest + 1:04}_later", ())])
+    with pytest.raises(StartRefused, match=rf"schema version {newest + 1}, this build knows {newest}\b") as caught:
         migrate(store)
     assert caught.value.exit_code == 65
     store.close()

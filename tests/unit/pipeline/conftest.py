@@ -32,6 +32,7 @@ from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
 from bulksigner.records.store import Store
+from bulksigner.statistics.timings import Spans
 
 DAY = datetime.timedelta(days=1)
 
@@ -132,6 +133,7 @@ class Rig:
     told: list[Changed] = attrs.field(factory=list)
     announce: Callable[[Changed], None] | None = None
     validation_limit_seconds: float = 300.0
+    record_timings: Callable[[Job, Spans], None] | None = None
 
     @property
     def registry(self) -> Registry:
@@ -154,6 +156,7 @@ class Rig:
             scrub=lambda text: text.replace("hush", "***"),
             now=utc_now,
             validation_limit_seconds=self.validation_limit_seconds,
+            record_timings=self.record_timings,
         )
 
     def worker(self, slots: int = 1, poll_interval_seconds: float = 60.0, **options: Any) -> Worker:

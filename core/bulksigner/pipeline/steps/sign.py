@@ -6,6 +6,7 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
 from bulksigner.pipeline.engine import SignTask
+from bulksigner.pipeline.spans import SIGNING
 from bulksigner.pipeline.work import Work
 
 __all__ = ["mark", "sign"]
@@ -54,7 +55,8 @@ def sign(work: Work) -> None:
     """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
-    measured = work.parts.engine.sign(work.task)
+    with work.measured(SIGNING):
+        measured = work.parts.engine.sign(work.task)
     work.signed, work.signed_measured = work.task.target, measured
     work.output = work.parts.roots.output_path(work.signed.name)
     changed = work.parts.jobs.transition(

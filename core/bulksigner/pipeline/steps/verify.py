@@ -5,6 +5,7 @@ from __future__ import annotations
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation
 from bulksigner.pipeline.engine import CheckTask
+from bulksigner.pipeline.spans import VERIFICATION
 from bulksigner.pipeline.work import Work
 
 __all__ = ["verify"]
@@ -18,12 +19,12 @@ def verify(work: Work) -> None:
         return
     if profile.key is None:
         raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.")
-    checked = work.parts.engine.check(
-        CheckTask(
-            artifact=work.require(work.signed),
-            expectation=Expectation(work.job.format, profile.key.certificate, work.staged_measured),
-            pem=work.is_pem,
-        )
+    task = CheckTask(
+        artifact=work.require(work.signed),
+        expectation=Expectation(work.job.format, profile.key.certificate, work.staged_measured),
+        pem=work.is_pem,
     )
+    with work.measured(VERIFICATION):
+        checked = work.parts.engine.check(task)
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
