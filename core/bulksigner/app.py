@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -10,7 +11,9 @@ from functools import partial
 
 import attrs
 
-from bulksigner.boot import Foundation, new_owner, open_store
+from bulksigner.backup.before_migration import copy_before_migration
+from bulksigner.backup.desk import BackupDesk, BackupPlan
+from bulksigner.boot import Foundation, new_owner, open_store, product_version
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
@@ -45,8 +48,10 @@ from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
 from bulksigner.records.service_lock import hold_database
+from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import sweep
+from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
@@ -88,11 +93,14 @@ class _Inputs:
         self.watchers.offer_again(job.original_path)
 
 
-def build(foundation: Foundation) -> Service:
-    """Open, migrate, recover and wire everything (CLU-01 steps 2 to 10); whatever fails closes what was opened."""
+def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Service:
+    """Open, migrate, recover and wire everything (CLU-01 steps 2 to 10); whatever fails closes what was opened.
+
+    Without `copies_before_migration` a SQLite database is not copied before its schema changes (STA-91).
+    """
     with ExitStack() as undo:
         try:
-            service = _assemble(foundation, undo)
+            service = _assemble(foundation, undo, copies_before_migration)
         except BulkSignerError as error:
             # Into the log file as well, where an operator looks when the terminal is gone (OPS-19).
             log.critical("Not started: %s", error.message)
@@ -101,7 +109,7 @@ def build(foundation: Foundation) -> Service:
         return service
 
 
-def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
+def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: bool) -> Service:
     settings, core = foundation.settings, foundation.settings.core
     scrubber = Scrubber(settings.secrets)
     sinks = _choose_sinks(core.logging.file)
@@ -120,6 +128,8 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     # Before anything is changed: another service may be at work on this database from another data directory.
     database_lock = hold_database(store)
     undo.callback(database_lock.release)
+    if copies_before_migration:
+        copy_before_migration(store, product_version=product_version(), now=utc_now())
     migrate(store)
 
     profile_rows = ProfileStore(store)
@@ -207,6 +217,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
+        backups=_plan_backups(core.backup, store, scrubber),
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -218,6 +229,14 @@ def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
         write_timings(store, job, spans, job.completed_at or job.updated_at)
 
     return record
+
+
+def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> BackupDesk | None:
+    if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
+        return None
+    interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
+    plan = BackupPlan(given.disk.path, interval, given.retain_count)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
 
 
 def _tell_settings(foundation: Foundation) -> None:

@@ -15,6 +15,7 @@ from bulksigner.life import Service
 from bulksigner.operations.operator import Operator
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.records.sqlite import SqliteStore
 from bulksigner.web.services import WebServices
 
 __all__ = ["expose"]
@@ -74,4 +75,6 @@ def expose(service: Service) -> WebServices:
         output_root=service.roots.output,
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,
+        backups=service.backups,
+        backups_supported=isinstance(service.store, SqliteStore),
     )

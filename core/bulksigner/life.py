@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import attrs
 
+from bulksigner.backup.desk import BackupDesk
 from bulksigner.boot import Foundation, product_version
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.enqueue import EnqueueService
@@ -56,6 +57,8 @@ class Service:
     announce: Callable[[Changed], None]
     figures: Panel | None
     """The statistics, or None where they are switched off (STA-12)."""
+    backups: BackupDesk | None
+    """Backups of the database, or None where they are off (STA-82)."""
     seeded: SeedReport
     swept: SweepReport
     _open: ExitStack
@@ -68,6 +71,8 @@ class Service:
         self.is_started = True
         self.worker.start()
         self.watchers.start()
+        if self.backups is not None:
+            self.backups.start()
 
     def stop(self) -> int:
         """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
@@ -77,6 +82,8 @@ class Service:
         left = 0
         if self.is_started:
             self.watchers.stop()
+            if self.backups is not None:
+                self.backups.stop()
             left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
             self._record(
                 "ServiceStopping",

@@ -16,6 +16,7 @@ from bulksigner.life import Service
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
+from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.model import LoggingSettings, LogLevel
 
 __all__ = ["show"]
@@ -54,6 +55,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
+        backup=_describe_backups(settings.core.backup),
         store_status=("unreachable" if pause is None else "reachable")
         if service.store.kind is EngineKind.POSTGRESQL
         else None,
@@ -75,6 +77,12 @@ def _describe_logs(given: LoggingSettings) -> str:
     level = max(given.level.threshold, given.file.minimum_level.threshold)
     shown = next(known.value for known in LogLevel if known.threshold == level)
     return f"{' + '.join(sinks)}, {shown}"
+
+
+def _describe_backups(given: BackupSettings) -> str | None:
+    if not given.enabled:
+        return None
+    return f"{given.disk.path}, {'manual only' if given.interval_hours is None else f'every {given.interval_hours} h'}"
 
 
 def _libraries() -> str:

@@ -49,9 +49,15 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.figures import show_statistics
 
             return show_statistics(as_json=parsed.json)
+        if parsed.command in ("backup", "verify-backup", "restore"):
+            from bulksigner.cli import backups
+
+            if parsed.command == "backup":
+                return backups.backup(to=parsed.to)
+            return (backups.restore if parsed.command == "restore" else backups.verify_backup)(parsed.file)
         from bulksigner.cli.service import serve
 
-        return serve()
+        return serve(copies_before_migration=not parsed.skip_pre_migration_backup)
     except ConfigurationRefused as error:
         print("The settings were refused; nothing was started.", file=sys.stderr)
         for failure in error.failures:
@@ -90,7 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_const", const="version", dest="command", help="same as `version`")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("serve", help="run the service in the foreground")
+    serve = commands.add_parser("serve", help="run the service in the foreground")
+    serve.add_argument(
+        "--skip-pre-migration-backup",
+        action="store_true",
+        help="do not copy a SQLite database before its schema changes",
+    )
     init = commands.add_parser("init", help="write a starter settings file that `serve` accepts")
     init.add_argument("directory", help="the folder to write it to; created when missing")
     init.add_argument("--pfx", metavar="FILE", help="PKCS#12 file to sign with; its password is asked for")
@@ -99,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
     statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
     statistics.add_argument("--json", action="store_true", help="print the figures as JSON")
+    backup = commands.add_parser("backup", help="copy the SQLite database, also while the service runs")
+    backup.add_argument("--to", metavar="DIRECTORY", help="where to; without it `Backup:Disk:Path`")
+    verify = commands.add_parser("verify-backup", help="check a backup without changing anything")
+    verify.add_argument("file", help="the backup, a file ending in .db with its .json beside it")
+    restore = commands.add_parser("restore", help="put a backup in the place of the database; stop the service first")
+    restore.add_argument("file", help="the backup, a file ending in .db with its .json beside it")
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser

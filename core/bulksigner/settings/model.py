@@ -14,6 +14,7 @@ import attrs
 
 from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
 from bulksigner.contract.signing import Format
+from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.log_files import LogFileSettings
 
 __all__ = [
@@ -334,4 +335,5 @@ class CoreSettings:
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
+    backup: BackupSettings = option()
     database_location: Path | Secret = Path()

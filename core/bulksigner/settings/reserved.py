@@ -59,7 +59,7 @@ _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
 _ENCRYPTION, _APPROVALS = "output encryption", "approvals"
 _CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
 _AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
-_PROXY = "forwarded headers"
+_PROXY, _OBJECT_STORES = "forwarded headers", "backups to object stores"
 
 
 def _certificate_rows() -> list[Reserved]:
@@ -166,8 +166,8 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Cluster", "clusters"),
     Reserved("Retention:Enabled", "retention", off="false"),
     Reserved("Retention", "retention"),
-    Reserved("Backup:Enabled", "backups", off="false"),
-    Reserved("Backup", "backups"),
+    Reserved("Backup:S3", _OBJECT_STORES),
+    Reserved("Backup:AzureBlob", _OBJECT_STORES),
     Reserved("Cnab240:StrictBatchTotals", _CNAB240, off="false"),
     Reserved("Cnab240", _CNAB240),
     Reserved("Consignado", "the Dataprev payroll loan plugin"),

@@ -8,6 +8,7 @@ from typing import BinaryIO, Protocol
 
 import attrs
 
+from bulksigner.backup.desk import BackupDesk
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.settings import Secret
 from bulksigner.jobs.model import Changed, HistoryEntry, Job
@@ -108,3 +109,6 @@ class WebServices:
     report_readiness: Callable[[], Report]
     codes: Mapping[str, ErrorCode] = CODES
     """The core's codes and those of plugins."""
+    backups: BackupDesk | None = None
+    """None where backups are off, or `backups_supported` is false because the database is a server's."""
+    backups_supported: bool = True

@@ -66,6 +66,13 @@ version           = 0.1.0+9a3f2c1e4b
     )
 
 
+def test_backups_have_a_row_where_they_are_on() -> None:
+    """OPS-31: destination and interval, before the plugins."""
+    lines = ready_panel(attrs.evolve(FACTS, backup="/mnt/b, every 24 h")).splitlines()
+    place = lines.index("backup            = /mnt/b, every 24 h")
+    assert lines[place + 1].startswith("plugins ")
+
+
 def test_rows_that_depend_on_the_host() -> None:
     """OPS-31: store status on a server database, rows of plugins, a pause with its reason, several addresses."""
     facts = attrs.evolve(
