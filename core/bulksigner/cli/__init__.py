@@ -49,6 +49,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.figures import show_statistics
 
             return show_statistics(as_json=parsed.json)
+        if parsed.command == "audit":
+            from bulksigner.cli.accounts import audit
+
+            return audit(start=parsed.start, end=parsed.end, hashes=parsed.hashes, as_json=parsed.json)
         if parsed.command in ("backup", "verify-backup", "restore"):
             from bulksigner.cli import backups
 
@@ -110,6 +114,11 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
     statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
     statistics.add_argument("--json", action="store_true", help="print the figures as JSON")
+    audit = commands.add_parser("audit", help="name every file that no job accounts for")
+    audit.add_argument("--from", metavar="TIME", dest="start", help="only what was taken or written from then on")
+    audit.add_argument("--to", metavar="TIME", dest="end", help="only what was taken or written before then")
+    audit.add_argument("--hashes", action="store_true", help="read every output in full and compare it")
+    audit.add_argument("--json", action="store_true", help="print the result as JSON")
     backup = commands.add_parser("backup", help="copy the SQLite database, also while the service runs")
     backup.add_argument("--to", metavar="DIRECTORY", help="where to; without it `Backup:Disk:Path`")
     verify = commands.add_parser("verify-backup", help="check a backup without changing anything")

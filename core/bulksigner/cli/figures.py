@@ -10,7 +10,7 @@ import attrs
 from bulksigner.boot import lay_foundation, open_store
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
-from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.records.migrate import require_current_schema
 from bulksigner.statistics.durations import write_duration, write_exact
 from bulksigner.statistics.figures import Figures, Mean, read_figures
 
@@ -24,12 +24,7 @@ def show_statistics(*, as_json: bool) -> int:
         raise BulkSignerError("Statistics are switched off (Statistics:Enabled = false); stored rows are kept.")
     store = open_store(settings)
     try:
-        version, newest = schema_version(store), known_migrations()[-1].version
-        if version != newest:
-            raise BulkSignerError(
-                f"{store.label} has schema version {version}, this build reads {newest}. Start this build's service "
-                "first: it brings the database up to date."
-            )
+        require_current_schema(store)
         figures = read_figures(store, utc_now())
     finally:
         store.close()
