@@ -51,10 +51,14 @@ from bulksigner.records.service_lock import hold_database
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import sweep
+from bulksigner.retention.desk import RetentionDesk
+from bulksigner.retention.policy import Policy
+from bulksigner.retention.run import Retention
 from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
+from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import Spans, write_timings
 
@@ -218,6 +222,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
         backups=_plan_backups(core.backup, store, scrubber),
+        retention=_plan_retention(core.retention, store, roots, pause),
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -237,6 +242,13 @@ def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> Ba
     interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
     plan = BackupPlan(given.disk.path, interval, given.retain_count)
     return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
+
+
+def _plan_retention(given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag) -> RetentionDesk | None:
+    policy = Policy.of(given)
+    if policy is None:
+        return None
+    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused))
 
 
 def _tell_settings(foundation: Foundation) -> None:

@@ -76,5 +76,6 @@ def expose(service: Service) -> WebServices:
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,
         backups=service.backups,
+        retention=service.retention,
         backups_supported=isinstance(service.store, SqliteStore),
     )

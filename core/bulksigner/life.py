@@ -28,6 +28,7 @@ from bulksigner.profiles.seed import SeedReport
 from bulksigner.records.engines import Store
 from bulksigner.records.events import Event, write_event
 from bulksigner.recovery.sweep import SweepReport
+from bulksigner.retention.desk import RetentionDesk
 from bulksigner.statistics.figures import Panel
 
 __all__ = ["Service"]
@@ -59,6 +60,8 @@ class Service:
     """The statistics, or None where they are switched off (STA-12)."""
     backups: BackupDesk | None
     """Backups of the database, or None where they are off (STA-82)."""
+    retention: RetentionDesk | None
+    """Retention by age, or None where no policy is configured (STA-102)."""
     seeded: SeedReport
     swept: SweepReport
     _open: ExitStack
@@ -73,6 +76,8 @@ class Service:
         self.watchers.start()
         if self.backups is not None:
             self.backups.start()
+        if self.retention is not None:
+            self.retention.start()
 
     def stop(self) -> int:
         """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
@@ -84,6 +89,8 @@ class Service:
             self.watchers.stop()
             if self.backups is not None:
                 self.backups.stop()
+            if self.retention is not None:
+                self.retention.stop()
             left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
             self._record(
                 "ServiceStopping",

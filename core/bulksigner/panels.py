@@ -55,6 +55,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
+        retention=_describe_retention(service),
         backup=_describe_backups(settings.core.backup),
         store_status=("unreachable" if pause is None else "reachable")
         if service.store.kind is EngineKind.POSTGRESQL
@@ -83,6 +84,18 @@ def _describe_backups(given: BackupSettings) -> str | None:
     if not given.enabled:
         return None
     return f"{given.disk.path}, {'manual only' if given.interval_hours is None else f'every {given.interval_hours} h'}"
+
+
+def _describe_retention(service: Service) -> str | None:
+    if service.retention is None:
+        return None
+    try:
+        if (warning := service.retention.find_warning()) is not None:
+            log.warning("%s", warning)
+        return service.retention.describe()
+    except BulkSignerError as error:
+        log.warning("The state of the retention policy could not be read: %s", error.message)
+        return "unknown (the database does not answer)"
 
 
 def _libraries() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,13 +12,13 @@ from pathlib import Path
 
 import attrs
 
-from bulksigner.audit.rows import each_job
 from bulksigner.contract.errors import BulkSignerError, ProviderError
 from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.names import is_landing_name
 from bulksigner.jobs.model import Job
+from bulksigner.jobs.scanning import each_job
 from bulksigner.jobs.states import ACTIVE, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.store import Store
@@ -109,6 +110,7 @@ class _Look:
     found: list[Unaccounted] = attrs.field(factory=list)
     counts: Counter[JobStatus] = attrs.field(factory=Counter)
     collected: int = 0
+    let_go: frozenset[str] | None = None
 
     def account(self) -> Account:
         roots, audit = self.audit.roots, self.audit
@@ -170,7 +172,7 @@ class _Look:
             reason = f"whether the input is there cannot be seen: {error.message}"
             self.found.append(Unaccounted(Kind.UNSEEN, job.original_path, reason, job.id))
             return
-        if not self._went_on(job):
+        if not self._went_on(job) and job.id not in self._let_go():
             reason = f"the job is {job.status.value}, its input is gone, and there is no staged copy"
             self.found.append(Unaccounted(Kind.INPUT, job.original_path, reason, job.id))
 
@@ -188,6 +190,23 @@ class _Look:
             return False
         known = (job.staged_sha256, later.staged_sha256)
         return None in known or known[0] == known[1]
+
+    def _let_go(self) -> frozenset[str]:
+        """Return the jobs whose folder under `error/` the retention policy removed or moved, as its manifests tell."""
+        if self.let_go is None:
+            lines = (
+                json.loads(line)
+                for path in sorted((self.audit.roots.root / "retention").glob("*.jsonl"))
+                for line in path.read_text(encoding="utf-8").splitlines()
+                # The last line of a run that was killed may be half there.
+                if line.endswith("}")
+            )
+            self.let_go = frozenset(
+                line["jobId"]
+                for line in lines
+                if line.get("class") == "Error" and str(line["result"]).startswith(("removed", "moved"))
+            )
+        return self.let_go
 
     def _compare(self, path: Path, job: Job) -> None:
         """Compare an output with what was recorded when it was promoted."""

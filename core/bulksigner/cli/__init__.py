@@ -49,6 +49,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.figures import show_statistics
 
             return show_statistics(as_json=parsed.json)
+        if parsed.command == "retention":
+            from bulksigner.cli.retention import retention
+
+            return retention(parsed.action, preview=parsed.preview, by=parsed.by, shows_all=parsed.list)
         if parsed.command == "audit":
             from bulksigner.cli.accounts import audit
 
@@ -125,6 +129,15 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("file", help="the backup, a file ending in .db with its .json beside it")
     restore = commands.add_parser("restore", help="put a backup in the place of the database; stop the service first")
     restore.add_argument("file", help="the backup, a file ending in .db with its .json beside it")
+    retention = commands.add_parser("retention", help="look at what the retention policy lets go, accept it, apply it")
+    retention.add_argument(
+        "action",
+        choices=("status", "preview", "acknowledge", "run"),
+        help="`status`, `preview`, `acknowledge` or `run`",
+    )
+    retention.add_argument("--preview", metavar="ID", help="the preview that is acknowledged")
+    retention.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
+    retention.add_argument("--list", action="store_true", help="with `preview`: print every item, not only the counts")
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser

@@ -56,6 +56,8 @@ class BannerFacts:
     plugins_failed_count: int
     plugin_rows: Sequence[BannerRow] = ()
     pause: Pause | None = None
+    retention: str | None = None
+    """What the retention policy does; printed where there is one."""
     backup: str | None = None
     """Where backups go and how often; printed where they are on."""
     store_status: str | None = None
@@ -115,6 +117,7 @@ def ready_panel(facts: BannerFacts) -> str:
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
         ("trust set", "none (certificate chains are not validated)"),
         ("encryption", "disabled"),
+        *([("retention", facts.retention)] if facts.retention is not None else []),
         *([("backup", facts.backup)] if facts.backup is not None else []),
         ("plugins", f"{facts.plugins_loaded_count} loaded, {facts.plugins_failed_count} failed"),
         *((row.label, row.value) for row in facts.plugin_rows),

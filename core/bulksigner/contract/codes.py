@@ -54,6 +54,8 @@ _ROWS = (
     ErrorCode("backup.disabled", 409, "Backups are off, or the database is a server's"),
     ErrorCode("backup.already-running", 409, "A backup is under way already"),
     ErrorCode("backup.not-running", 409, "No backup is under way"),
+    ErrorCode("retention.not-acknowledged", 409, "The retention policy is not acknowledged"),
+    ErrorCode("retention.already-running", 409, "A retention preview or run is under way"),
     ErrorCode("sign.failed", None, "Signing failed", text_on_job=True),
     ErrorCode("sign.certificate-invalid", None, "The certificate was refused before signing", text_on_job=True),
     ErrorCode("verify.failed", None, "The signed file did not pass its check", text_on_job=True),

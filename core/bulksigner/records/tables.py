@@ -16,6 +16,9 @@ __all__ = [
     "JobTimingSumRow",
     "PipelineStateRow",
     "ProfileRow",
+    "RetentionAcknowledgementRow",
+    "RetentionLeaseRow",
+    "RetentionRunRow",
     "StatisticsStateRow",
 ]
 
@@ -206,3 +209,43 @@ class StatisticsStateRow(_Row):
 
     class Meta:
         table_name = "statistics_state"
+
+
+class RetentionRunRow(_Row):
+    """One finished preview or run; `tallies` is a JSON object by class."""
+
+    id = peewee.TextField(primary_key=True)
+    is_preview = peewee.BooleanField()
+    fingerprint = peewee.TextField()
+    actor = peewee.TextField()
+    started_at = UtcField()
+    ended_at = UtcField()
+    manifest = peewee.TextField(null=True)
+    tallies = peewee.TextField()
+
+    class Meta:
+        table_name = "retention_run"
+
+
+class RetentionAcknowledgementRow(_Row):
+    """Who accepted which preview, and so the policy of its fingerprint (STA-71)."""
+
+    id = peewee.BigAutoField()
+    fingerprint = peewee.TextField()
+    preview_id = peewee.TextField()
+    actor = peewee.TextField()
+    at = UtcField()
+
+    class Meta:
+        table_name = "retention_acknowledgement"
+
+
+class RetentionLeaseRow(_Row):
+    """The one row that says who runs now (STA-75); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    holder = peewee.TextField(null=True)
+    expires_at = UtcField(null=True)
+
+    class Meta:
+        table_name = "retention_lease"

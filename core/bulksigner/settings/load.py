@@ -16,7 +16,7 @@ from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import check_folders, resolve_storage
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import CoreSettings, DatabaseProvider
-from bulksigner.settings.own_places import resolve_backup, resolve_log_files
+from bulksigner.settings.own_places import resolve_backup, resolve_log_files, resolve_retention
 from bulksigner.settings.rules import check_rules, list_certificates
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.sources import read_environment, read_files
@@ -98,6 +98,7 @@ def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> Core
         database_location=database,
         logging=attrs.evolve(core.logging, file=log_files),
         backup=resolve_backup(core.backup, storage, file, content_root, findings),
+        retention=resolve_retention(core.retention, storage, file, content_root, findings),
     )
 
 

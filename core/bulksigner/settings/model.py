@@ -16,6 +16,7 @@ from bulksigner.contract.settings import Check, Secret, at_least, between, match
 from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.log_files import LogFileSettings
+from bulksigner.settings.retention import RetentionSettings
 
 __all__ = [
     "DEFAULT_CONNECTION",
@@ -336,4 +337,5 @@ class CoreSettings:
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
     backup: BackupSettings = option()
+    retention: RetentionSettings = option()
     database_location: Path | Secret = Path()

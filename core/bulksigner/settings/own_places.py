@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -11,8 +12,9 @@ from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import find_taken_place, has_share_scheme, is_within, place
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import StorageSettings
+from bulksigner.settings.retention import RetentionAction, RetentionSettings
 
-__all__ = ["find_backup_fault", "resolve_backup", "resolve_log_files"]
+__all__ = ["find_backup_fault", "resolve_backup", "resolve_log_files", "resolve_retention"]
 
 _WORK_ROOTS = ("processing", "output", "error")
 
@@ -59,8 +61,28 @@ def resolve_backup(
     return attrs.evolve(given, disk=attrs.evolve(given.disk, path=path))
 
 
+def resolve_retention(
+    given: RetentionSettings, storage: StorageSettings, database: Path | None, content_root: Path, findings: Findings
+) -> RetentionSettings:
+    """Make the paths that files are moved to absolute and check them (STA-109, STA-110)."""
+    resolved: dict[str, Any] = {}
+    for name, part in (("output", given.output), ("error", given.error), ("orphans", given.orphans)):
+        key = f"Retention:{name.title()}:MoveTo"
+        if part.action is RetentionAction.MOVE and part.move_to is None:
+            findings.refuse(key, "is missing, and Action is Move.", "Name a directory.")
+        if part.move_to is None:
+            continue
+        path = place(part.move_to, content_root)
+        if not _has_storage_failures(findings):
+            fault = find_backup_fault(part.move_to, path, storage, database)
+            if fault is not None:
+                findings.refuse(key, fault, "Choose a directory of its own.")
+        resolved[name] = attrs.evolve(part, move_to=path)
+    return attrs.evolve(given, **resolved)
+
+
 def find_backup_fault(given: Path, directory: Path, storage: StorageSettings, database: Path | None) -> str | None:
-    """Say why backups may not go to a place, or None; `directory` is `given` made absolute."""
+    """Say why backups and moved files may not go to a place, or None; `directory` is `given` made absolute."""
     if has_share_scheme(str(given)):
         return "has the scheme of a share."
     taken = find_taken_place(directory, storage, (*_WORK_ROOTS, "db"))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from bulksigner.contract.codes import CODES
-from bulksigner.web.api import backup, files, folders, health, jobs
+from bulksigner.web.api import backup, cleanup, files, folders, health, jobs
 from bulksigner.web.guards import Policy
 from bulksigner.web.limits import MAX_BODY_BYTES
 
@@ -108,6 +108,15 @@ ROUTES = (
         200,
         _codes("folder.not-found"),
         "Look through input folders",
+    ),
+    Route(
+        "POST",
+        "/api/cleanup",
+        Policy.OPERATOR,
+        cleanup.clean_up,
+        200,
+        _codes("retention.not-acknowledged", "retention.already-running"),
+        "Preview or apply the retention policy",
     ),
     Route("GET", "/api/backup", Policy.OPERATOR, backup.show, 200, _codes(), "Backups: settings, state, newest 50"),
     Route(

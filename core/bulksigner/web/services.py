@@ -14,6 +14,7 @@ from bulksigner.contract.settings import Secret
 from bulksigner.jobs.model import Changed, HistoryEntry, Job
 from bulksigner.jobs.states import JobStatus
 from bulksigner.observability.readiness import Report
+from bulksigner.retention.desk import RetentionDesk
 
 __all__ = [
     "FindPage",
@@ -112,3 +113,4 @@ class WebServices:
     backups: BackupDesk | None = None
     """None where backups are off, or `backups_supported` is false because the database is a server's."""
     backups_supported: bool = True
+    retention: RetentionDesk | None = None

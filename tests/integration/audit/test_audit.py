@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from bulksigner.audit import accounts
-from bulksigner.audit import rows as rows_module
 from bulksigner.audit.accounts import Account, Audit, Kind, Period, run_audit
-from bulksigner.audit.rows import each_job
 from bulksigner.cli import main
 from bulksigner.contract.errors import TemporaryFailure
 from bulksigner.contract.signing import Format
 from bulksigner.intake.names import mint_landing_name
+from bulksigner.jobs import scanning
 from bulksigner.jobs.model import Birth, JobSource
 from bulksigner.jobs.queue import Queue
+from bulksigner.jobs.scanning import each_job
 from bulksigner.jobs.states import JobStatus
 from bulksigner.records.store import Store
 from bulksigner.testing.files import pdf_file
@@ -138,6 +138,20 @@ def test_each_loss_is_named_and_nothing_else(worked: Any, loss: str) -> None:
         assert account(worked).unaccounted == ()
 
 
+def test_what_retention_let_go_is_accounted_for(worked: Any) -> None:
+    """BEY-50, STA-76: by its manifest, also one that a kill left half written; a failed removal accounts for none."""
+    [failed] = [job for job in worked.jobs() if job.status is JobStatus.FAILED]
+    lose_failed(worked)
+    folder = worked.root / "retention"
+    folder.mkdir()
+    line = {"class": "Error", "jobId": failed.id, "result": "failed: Permission denied"}
+    (folder / "20260812-120000-a.jsonl").write_text(json.dumps(line) + "\n")
+    assert told(account(worked)) == [(Kind.INPUT, "broken.pdf")]
+    text = json.dumps(line | {"result": "removed"}) + "\n" + '{"class": "Err'
+    (folder / "20260812-130000-b.jsonl").write_text(text)
+    assert account(worked).unaccounted == ()
+
+
 def test_an_output_that_was_only_touched_is_no_loss(worked: Any) -> None:
     """BEY-50: where the time differs, the content decides."""
     os.utime(worked.output("signed.rem.p7m"))
@@ -212,7 +226,7 @@ def test_every_job_is_read_once_in_order(store: Store, monkeypatch: pytest.Monke
                 for index in range(500)
             ]
         )  # fmt: skip
-    assert rows_module._BATCH == 1000
+    assert scanning._BATCH == 1000
     seen = [(job.created_at, job.id) for job in each_job(store)]
     assert len(seen) == 1500
     assert seen == sorted(set(seen))

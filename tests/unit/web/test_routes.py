@@ -34,6 +34,7 @@ def test_the_routes_of_this_build() -> None:
         "GET /api/jobs/{id}/output": "Operator",
         "POST /api/jobs/{id}/retry": "Operator",
         "POST /api/rescan": "Operator",
+        "POST /api/cleanup": "Operator",
         "GET /api/backup": "Operator",
         "POST /api/backup": "Operator",
         "POST /api/backup/cancel": "Operator",

@@ -1,4 +1,4 @@
-"""Read the jobs of an audit, oldest first, at a cost in memory that does not grow with them."""
+"""Read every job, oldest first, at a cost in memory that does not grow with them."""
 
 from __future__ import annotations
 
