@@ -22,6 +22,7 @@ from bulksigner.files.work import WorkRoots
 from bulksigner.health import collect_checks
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders, open_folders
+from bulksigner.intake.rescan import Rescanner
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Job, utc_now
@@ -33,6 +34,7 @@ from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
+from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
@@ -41,8 +43,9 @@ from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.opened import ProfileOpener, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
@@ -60,7 +63,7 @@ from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
-from bulksigner.statistics.timings import Spans, write_timings
+from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
 
 __all__ = ["build"]
 
@@ -137,6 +140,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     migrate(store)
 
     profile_rows = ProfileStore(store)
+    saves_seen = profile_rows.saves()
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
@@ -161,12 +165,23 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     uploads.settle_leftovers(jobs)
 
     engine = _start_engine(foundation, _formats_of(profiles.all), sinks)
+    profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:
             engine.open(profile.key_reference, profile.key)
+    profile_watch = ProfileWatch(
+        profile_rows,
+        profiles,
+        ProfileOpener(foundation.registry, sealer, scrubber.register),
+        seen=saves_seen,
+        open_key=engine.open,
+        tell=watchers.look_again,
+        poll_interval_seconds=core.pipeline.poll_interval_seconds,
+    )
     owner = new_owner(foundation.variables)
     parts = Parts(
+        store=store,
         jobs=jobs,
         queue=queue,
         profiles=profiles,
@@ -178,6 +193,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
+        is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
     room = Room(roots, partial(queue.next_paths, core.pipeline.max_concurrency))
@@ -203,6 +219,21 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         ),
         scrubber,
     )
+    operations = assemble(
+        store=store,
+        jobs=jobs,
+        queue=queue,
+        profiles=profiles,
+        folders=folders,
+        roots=roots,
+        rescanner=Rescanner(folders, enqueue, profiles.bound, core.watched_folder),
+        pause=pause,
+        announce=announcer,
+        free_path=watchers.path_freed,
+        scrub=scrubber.scrub,
+        clock=utc_now,
+        also_when_cleared=(partial(reset_statistics, store),),
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -210,6 +241,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         jobs=jobs,
         queue=queue,
         profiles=profiles,
+        profile_watch=profile_watch,
         folders=folders,
         watchers=watchers,
         roots=roots,
@@ -218,6 +250,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         worker=worker,
         enqueue=enqueue,
         uploads=uploads,
+        operations=operations,
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
@@ -272,7 +305,7 @@ def _choose_sinks(given: LogFileSettings) -> logs.Sinks:
 def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
-    here = InProcessEngine(foundation.registry, formats)
+    here = InProcessEngine(foundation.registry, formats, threads=core.pipeline.max_concurrency)
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
     if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 import attrs
 
-from bulksigner.intake.rescan import Rescanner
 from bulksigner.jobs import listing
-from bulksigner.jobs.model import Changed
 from bulksigner.life import Service
-from bulksigner.operations.operator import Operator
-from bulksigner.profiles.model import StoredProfile
-from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.operations.people import Person
+from bulksigner.pipeline.pause import PauseState
+from bulksigner.records import event_log
 from bulksigner.records.sqlite import SqliteStore
-from bulksigner.web.services import WebServices
+from bulksigner.web.services import PipelineView, WebServices
 
 __all__ = ["expose"]
 
@@ -24,32 +23,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@attrs.frozen
-class _StoredProfiles:
-    """The profiles as an operator action asks for them."""
-
-    opened: OpenedProfiles
-
-    def get(self, name: str) -> StoredProfile | None:
-        found = self.opened.get(name)
-        return None if found is None else found.stored
-
-
 def expose(service: Service) -> WebServices:
     """Return what the routes call."""
     settings, core = service.foundation.settings, service.foundation.settings.core
-    rescanner = Rescanner(service.folders, service.enqueue, service.profiles.bound, core.watched_folder)
-    operator = Operator(
-        service.jobs,
-        service.queue,
-        _StoredProfiles(service.profiles),
-        lambda job: service.folders.input_exists(job.original_path),
-    )
+    operations = service.operations
 
-    def retry(job_id: str) -> Changed:
-        changed = operator.retry(job_id)
-        service.announce(changed)
-        return changed
+    def read_pipeline() -> PipelineView:
+        under_way = Counter(job.format for job in service.jobs.in_flight())
+        return PipelineView(service.pause.read(), core.pipeline.max_concurrency, under_way)
+
+    def turn(act: Callable[[Person, str | None], PauseState]) -> Callable[[Person, str | None], PipelineView]:
+        """Answer a pause or a resume with the whole view, the flag being the one that was written."""
+
+        def run(person: Person, reason: str | None) -> PipelineView:
+            state = act(person, reason)
+            return attrs.evolve(read_pipeline(), state=state)
+
+        return run
 
     def prompt(act: Callable[P, R]) -> Callable[P, R]:
         """Have the act fail at once when the database is away: few threads answer HTTP, and health needs one."""
@@ -67,11 +57,18 @@ def expose(service: Service) -> WebServices:
         uploads_enabled=core.upload.enabled,
         max_upload_bytes=core.upload.max_bytes,
         receive_upload=prompt(service.uploads.receive),
-        rescan=prompt(rescanner.rescan),
+        rescan=prompt(operations.rescanning.rescan),
         find_job=prompt(service.jobs.get),
         find_page=prompt(partial(listing.page, service.store)),
         read_history=prompt(partial(listing.history, service.store)),
-        retry=prompt(retry),
+        retry=prompt(operations.operator.retry),
+        cancel=prompt(operations.operator.cancel),
+        clear=prompt(operations.clearing.clear),
+        read_pipeline=prompt(read_pipeline),
+        pause=prompt(turn(operations.pausing.pause)),
+        resume=prompt(turn(operations.pausing.resume)),
+        find_events=prompt(partial(event_log.event_page, service.store)),
+        find_event_types=prompt(partial(event_log.event_types, service.store)),
         output_root=service.roots.output,
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,

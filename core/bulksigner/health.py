@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Store
 from bulksigner.records.errors import FileLost
 
-__all__ = ["collect_checks"]
+__all__ = ["binding_checks", "collect_checks", "profile_checks"]
 
 Verdict = tuple[bool, str]
 
@@ -34,30 +34,53 @@ def collect_checks(
     worker: Worker,
     disks: Mapping[str, Callable[[], Verdict]],
     registry: Registry,
-) -> list[ReadinessCheck]:
-    """Return the checks of this build, the core's first; `engine_fault` is the verdict of the self-test at boot."""
-    checks: list[ReadinessCheck] = [
+) -> Callable[[], list[ReadinessCheck]]:
+    """Return what gives the checks of the moment, the core's first: profiles come, go and change by edits.
+
+    `engine_fault` is the verdict of the self-test at boot.
+    """
+    known = {opened.name for opened in folders}
+    before: list[ReadinessCheck] = [
         CallableCheck("database", True, lambda: _database(store)),
         CallableCheck("signing-engine", True, lambda: _engine(engine_fault)),
         CallableCheck("pipeline-worker", True, lambda: (worker.fault is None, worker.fault or "running")),
     ]
-    checks += [CallableCheck(f"input-folder:{opened.name}", True, _folder_look(opened, watchers)) for opened in folders]
-    checks += [
-        CallableCheck(f"signing-profile:{profile.name}", False, _profile_look(profile)) for profile in profiles.all
-    ]
-    checks += [CallableCheck(name, False, look) for name, look in disks.items()]  # API-100
-    known = {opened.name for opened in folders}
-    checks += [
-        CallableCheck(f"profile-input-folder:{profile.name}", False, _unknown_folder_look(profile))
-        for profile in profiles.all
-        if profile.stored.input_folder and profile.stored.input_folder not in known
-    ]
-    checks += [
+    before += [CallableCheck(f"input-folder:{opened.name}", True, _folder_look(opened, watchers)) for opened in folders]
+    after: list[ReadinessCheck] = [CallableCheck(name, False, look) for name, look in disks.items()]  # API-100
+    lost = [
         CallableCheck(f"plugin:{row.name}", row.stops_signing, partial(_lost_look, row))
         for row in registry.rows
         if row.is_lost
     ]
-    return [*checks, *registry.readiness_checks]
+
+    def collect() -> list[ReadinessCheck]:
+        now = profiles.all
+        return [
+            *before,
+            *(check for profile in now for check in profile_checks(profile)),
+            *after,
+            *(check for profile in now for check in binding_checks(profile, known)),
+            *lost,
+            *registry.readiness_checks,
+        ]
+
+    return collect
+
+
+def profile_checks(profile: OpenedProfile) -> Iterator[ReadinessCheck]:
+    """Yield the row of one profile: whether it can sign, or that it needs no key (API-86, API-87)."""
+    if profile.keyless is not None:
+        yield CallableCheck(f"signing-profile-keyless:{profile.name}", False, partial(_keyless_look, profile))
+    else:
+        yield CallableCheck(f"signing-profile:{profile.name}", False, partial(_profile_look, profile))
+
+
+def binding_checks(profile: OpenedProfile, known: Collection[str]) -> Iterator[ReadinessCheck]:
+    """Yield a red row for a profile bound to a folder that this host does not configure (API-88)."""
+    folder = profile.stored.input_folder
+    if folder is not None and folder not in known:
+        verdict = (False, f"bound to the input folder '{folder}', which this host does not configure")
+        yield CallableCheck(f"profile-input-folder:{profile.name}", False, lambda: verdict)
 
 
 def _database(store: Store) -> Verdict:
@@ -97,10 +120,10 @@ def _lost_look(row: PluginRow) -> Verdict:
     return False, row.advice
 
 
-def _profile_look(profile: OpenedProfile) -> Callable[[], Verdict]:
-    return lambda: (profile.degraded is None, profile.degraded or f"ready ({profile.locator or 'no key needed'})")
+def _profile_look(profile: OpenedProfile) -> Verdict:
+    fault = profile.degraded or profile.pending
+    return fault is None, fault or f"ready ({profile.locator})"
 
 
-def _unknown_folder_look(profile: OpenedProfile) -> Callable[[], Verdict]:
-    folder = profile.stored.input_folder
-    return lambda: (False, f"bound to the input folder '{folder}', which this host does not configure")
+def _keyless_look(profile: OpenedProfile) -> Verdict:
+    return True, f"needs no key: {profile.keyless}"

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import attrs
 
 from bulksigner.boot import Foundation, open_store
+from bulksigner.console.profile_panel import (
+    Alert,
+    ProfileFacts,
+    find_alerts,
+    list_folder_warnings,
+    list_profiles,
+)
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessRow
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import StorageProvider
 from bulksigner.formats import self_test
+from bulksigner.health import binding_checks, profile_checks
 from bulksigner.intake.abilities import KnowsRemoval
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.readiness import Readiness
@@ -24,10 +33,11 @@ from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.opened import open_profiles
 from bulksigner.profiles.seal import Sealer
+from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
-from bulksigner.settings.model import CertificateChoice
+from bulksigner.settings.model import DEFAULT_NAME, CertificateChoice, ProfileSeed
 
 __all__ = ["Inspection", "inspect"]
 
@@ -48,6 +58,7 @@ class Inspection:
 def inspect(foundation: Foundation) -> Inspection:
     """Open what the settings name, one thing at a time, and say how each went."""
     scrubber = Scrubber(foundation.settings.secrets)
+    alerts: list[Alert] = []
     rows = [
         ReadinessRow(row.name, row.ok, row.gating, scrubber.scrub(row.detail))
         for row in (
@@ -55,12 +66,14 @@ def inspect(foundation: Foundation) -> Inspection:
             *_log_files(foundation),
             _asked("signing-engine", True, _try_formats),
             *_folders(foundation),
-            *_database_and_profiles(foundation),
+            *_database_and_profiles(foundation, alerts),
             *_plugins(foundation, scrubber),
         )
     ]
     settings = foundation.settings
-    return Inspection(tuple(rows), (*settings.warnings, *foundation.plugins.warnings))
+    # The reason of a degraded profile is in its row already.
+    told = [scrubber.scrub(alert.text) for alert in alerts if alert.level < logging.CRITICAL]
+    return Inspection(tuple(rows), (*settings.warnings, *foundation.plugins.warnings, *told))
 
 
 def _asked(name: str, gating: bool, look: Callable[[], str]) -> ReadinessRow:
@@ -105,11 +118,11 @@ def _list_folder(provider: StorageProvider, path: Path, root: Path) -> str:
     return f"{path} holds {count} file(s)"
 
 
-def _database_and_profiles(foundation: Foundation) -> Iterator[ReadinessRow]:
+def _database_and_profiles(foundation: Foundation, alerts: list[Alert]) -> Iterator[ReadinessRow]:
     location = foundation.settings.core.database_location
     if isinstance(location, Path) and not location.exists():
         yield ReadinessRow("database", True, True, f"{location} will be created on the first start")
-        yield from _seed_rows(foundation)
+        yield from _seed_rows(foundation, alerts)
         return
     try:
         store = open_store(foundation.settings)
@@ -117,12 +130,12 @@ def _database_and_profiles(foundation: Foundation) -> Iterator[ReadinessRow]:
         yield ReadinessRow("database", False, True, error.message)
         return
     try:
-        yield from _stored_rows(foundation, store)
+        yield from _stored_rows(foundation, store, alerts)
     finally:
         store.close()
 
 
-def _stored_rows(foundation: Foundation, store: Store) -> Iterator[ReadinessRow]:
+def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> Iterator[ReadinessRow]:
     newest = known_migrations()[-1].version
     try:
         store.probe()
@@ -134,27 +147,43 @@ def _stored_rows(foundation: Foundation, store: Store) -> Iterator[ReadinessRow]
     detail = f"{store.label}, schema version {version}" + ("" if known else f", but this build knows only {newest}")
     yield ReadinessRow("database", known, True, detail)
     if version < newest:
-        yield from _seed_rows(foundation)
+        yield from _seed_rows(foundation, alerts)
         return
     core = foundation.settings.core
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     profiles = open_profiles(ProfileStore(store), foundation.registry, sealer)
+    if not profiles.all:
+        yield from _seed_rows(foundation, alerts)
+        return
+    configured = {given.name for given in core.storage.inputs}
     try:
         for profile in profiles.all:
-            detail = profile.degraded or f"opens ({profile.locator or 'no key needed'})"
-            yield ReadinessRow(f"signing-profile:{profile.name}", profile.degraded is None, False, detail)
+            detail = profile.degraded or f"opens ({profile.locator})"
+            row = ReadinessRow(f"signing-profile:{profile.name}", profile.degraded is None, False, detail)
+            yield row if profile.keyless is None else next(profile_checks(profile)).run()
+        for profile in profiles.all:
+            yield from (check.run() for check in binding_checks(profile, configured))
+        alerts += find_alerts(
+            list_profiles(profiles, configured),
+            now=utc_now(),
+            folder_warnings=list_folder_warnings(report_ignored(core)),
+        )
     finally:
         profiles.close()
 
 
-def _seed_rows(foundation: Foundation) -> Iterator[ReadinessRow]:
-    """Try the keys that the first start would import."""
-    signing = foundation.settings.core.signing
-    seeds: Sequence[tuple[str, CertificateChoice | None]] = [
-        (seed.name, seed.certificate) for seed in signing.profiles
-    ] or [("default", signing.certificate)]
-    for name, choice in seeds:
-        yield _asked(f"signing-profile:{name}", False, partial(_try_key, foundation, choice))
+def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[ReadinessRow]:
+    """Try the keys that the first start would import, and foresee what it would say of profiles and folders."""
+    core = foundation.settings.core
+    seeds = core.signing.profiles or (ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate),)
+    for seed in seeds:
+        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed.certificate))
+    facts = [
+        ProfileFacts(seed.name, seed.format, None, verify=seed.verify, enabled=seed.enabled, method=seed.method)
+        for seed in seeds
+    ]
+    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes))
+    alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 
 def _try_key(foundation: Foundation, choice: CertificateChoice | None) -> str:

@@ -20,9 +20,11 @@ from bulksigner.jobs.model import Changed, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.readiness import Readiness
+from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
 from bulksigner.records.engines import Store
@@ -35,6 +37,9 @@ __all__ = ["Service"]
 
 log = logging.getLogger(__name__)
 
+CLEAR_LIMIT_SECONDS = 10.0
+"""How long a stop waits for a clear of jobs to notice it, or to commit."""
+
 
 @attrs.define
 class Service:
@@ -46,6 +51,7 @@ class Service:
     jobs: Jobs
     queue: Queue
     profiles: OpenedProfiles
+    profile_watch: ProfileWatch
     folders: OpenedFolders
     watchers: FolderWatchers
     roots: WorkRoots
@@ -54,6 +60,7 @@ class Service:
     worker: Worker
     enqueue: EnqueueService
     uploads: UploadDoor
+    operations: Operations
     readiness: Readiness
     announce: Callable[[Changed], None]
     figures: Panel | None
@@ -74,6 +81,7 @@ class Service:
         self.is_started = True
         self.worker.start()
         self.watchers.start()
+        self.profile_watch.start()
         if self.backups is not None:
             self.backups.start()
         if self.retention is not None:
@@ -84,8 +92,10 @@ class Service:
         if self._stopped.is_set():
             return 0
         self._stopped.set()
+        self.operations.clearing.interrupt(CLEAR_LIMIT_SECONDS)
         left = 0
         if self.is_started:
+            self.profile_watch.stop()
             self.watchers.stop()
             if self.backups is not None:
                 self.backups.stop()

@@ -10,6 +10,7 @@ from importlib import metadata
 from bulksigner.boot import product_version
 from bulksigner.console import banner
 from bulksigner.console.host import find_host_mode
+from bulksigner.console.profile_panel import find_alerts, list_folder_warnings, list_profiles, profiles_panel
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
 from bulksigner.life import Service
@@ -17,7 +18,7 @@ from bulksigner.pipeline.pause import PauseState
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
 from bulksigner.settings.backups import BackupSettings
-from bulksigner.settings.model import LoggingSettings, LogLevel
+from bulksigner.settings.model import LOCAL_PROVIDER, LoggingSettings, LogLevel
 
 __all__ = ["show"]
 
@@ -26,19 +27,25 @@ log = logging.getLogger(__name__)
 
 def show(service: Service, listen: Sequence[str]) -> None:
     """Print the ready panel and the profile panel, and log what an operator must see."""
-    profiles = _profiles(service)
-    alerts = banner.find_alerts(profiles, now=utc_now(), folder_warnings=_folder_warnings(service))
+    profiles = list_profiles(service.profiles, {opened.name for opened in service.folders})
+    alerts = find_alerts(profiles, now=utc_now(), folder_warnings=list_folder_warnings(service.seeded))
     print(banner.ready_panel(_facts(service, listen)))
-    print(banner.profiles_panel(profiles, alerts), flush=True)
+    print(profiles_panel(profiles, alerts), flush=True)
     for alert in alerts:
         log.log(alert.level, "%s", alert.text)
 
 
 def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
     settings = service.foundation.settings
-    pause = _read_pause(service)
+    pause, store_status = _read_pause(service)
+    providers = sorted({given.provider for given in settings.core.storage.inputs})
+    is_plain = {settings.core.storage.provider, *providers} == {LOCAL_PROVIDER}
     rows = service.foundation.plugins.rows
-    locators = {profile.locator for profile in service.profiles.all if profile.locator}
+    places = {
+        f"{profile.stored.certificate_source} ({profile.locator})"
+        for profile in service.profiles.all
+        if profile.key is not None
+    }
     return banner.BannerFacts(
         host_mode=find_host_mode(),
         environment=settings.environment,
@@ -47,7 +54,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         storage_root=str(settings.core.storage.root),
         operational_store=service.store.label,
         signing_engine=f"{service.engine.label}; {_libraries()}",
-        certificate_source=next(iter(locators)) if len(locators) == 1 else ("profiles" if locators else "none"),
+        certificate_source=next(iter(places)) if len(places) == 1 else ("profiles" if places else "none"),
         poll_interval=datetime.timedelta(seconds=settings.core.pipeline.poll_interval_seconds),
         version=product_version(),
         logs=_describe_logs(settings.core.logging),
@@ -57,19 +64,19 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
         retention=_describe_retention(service),
         backup=_describe_backups(settings.core.backup),
-        store_status=("unreachable" if pause is None else "reachable")
-        if service.store.kind is EngineKind.POSTGRESQL
-        else None,
+        store_status=store_status if service.store.kind is EngineKind.POSTGRESQL else None,
+        storage_provider=None if is_plain else settings.core.storage.provider,
+        input_providers=() if is_plain else providers,
     )
 
 
-def _read_pause(service: Service) -> PauseState | None:
-    """Return the pause flag; None when the database went away since the start, which a panel must not end."""
+def _read_pause(service: Service) -> tuple[PauseState | None, str]:
+    """Return the pause flag and how the store answered; one that went away since the start must not end it."""
     try:
-        return service.pause.read()
+        return service.pause.read(), "reachable"
     except BulkSignerError as error:
         log.warning("The pause flag could not be read: %s", error.message)
-        return None
+        return None, f"UNREACHABLE: {type(error).__name__}"
 
 
 def _describe_logs(given: LoggingSettings) -> str:
@@ -100,29 +107,3 @@ def _describe_retention(service: Service) -> str | None:
 
 def _libraries() -> str:
     return ", ".join(f"{name} {metadata.version(name)}" for name in ("cryptography", "pyhanko", "lxml"))
-
-
-def _profiles(service: Service) -> list[banner.ProfileFacts]:
-    configured = {opened.name for opened in service.folders}
-    return [
-        banner.ProfileFacts(
-            name=profile.name,
-            format=profile.stored.format,
-            certificate_source=profile.stored.certificate_source,
-            verify=profile.stored.verify,
-            enabled=profile.stored.enabled,
-            folder=profile.stored.input_folder,
-            is_folder_configured=profile.stored.input_folder is None or profile.stored.input_folder in configured,
-            degraded=profile.degraded,
-            certificate_not_after=profile.certificate_not_after,
-        )
-        for profile in service.profiles.all
-    ]
-
-
-def _folder_warnings(service: Service) -> list[str]:
-    seeded = service.seeded
-    return [
-        *seeded.warnings,
-        *(f"Input folder '{name}' was left without a profile: {reason}" for name, reason in seeded.unassigned.items()),
-    ]

@@ -19,6 +19,7 @@ from bulksigner.contract.storage import Entry, Fingerprint, Hold, Removal, Remov
 from bulksigner.files import durable
 from bulksigner.files.names import child_of
 from bulksigner.files.set_aside import PRIVATE_PREFIX, arriving_path, put_back, removing_path, settle_leftovers
+from bulksigner.files.volumes import is_on_this_host
 from bulksigner.files.writers import is_open_for_writing
 
 __all__ = ["LocalFileSystem", "LocalFolder"]
@@ -51,11 +52,22 @@ class LocalFolder:
         self._sleep = sleep
         self._held: dict[str, object] = {}
         self._lock = threading.Lock()
+        self._is_near: bool | None = None
 
     @property
     def location(self) -> str:
         """Return the directory."""
         return str(self._path)
+
+    @property
+    def is_near(self) -> bool:
+        """Tell whether the directory is not on a network file system."""
+        if self._is_near is None:
+            self._is_near = is_on_this_host(self._path)
+        return self._is_near
+
+    def __reduce__(self) -> tuple[type[LocalFolder], tuple[Path]]:
+        return LocalFolder, (self._path,)
 
     def path_of(self, name: str) -> str:
         """Return the absolute path of a file of this folder."""
@@ -124,15 +136,14 @@ class LocalFolder:
         for pause_seconds in _PAUSES_SECONDS:
             if pause_seconds:
                 self._sleep(pause_seconds)
-            try:
-                return self._try_removal(name, expected)
-            except _NotRemovable as error:
-                left = Removal(RemovalOutcome.KEPT, f"not removable: {error.strerror}")
-                if error.errno in _REFUSALS:
-                    break
-            except OSError as error:
-                left = Removal(RemovalOutcome.DIVERGED, f"unreadable: {error.strerror}")
+            left, is_final = self._remove_once(name, expected)
+            if is_final:
+                break
         return left
+
+    def remove_now(self, name: str, expected: Fingerprint) -> Removal:
+        """Remove a file as `remove_if` does, in one try."""
+        return self._remove_once(name, expected)[0]
 
     def measure(self, name: str) -> Fingerprint:
         """Measure a file where it lies. Raises `ProviderError` when it cannot be read."""
@@ -188,6 +199,16 @@ class LocalFolder:
         with self._lock:
             if self._held.get(name) is token:
                 del self._held[name]
+
+    def _remove_once(self, name: str, expected: Fingerprint) -> tuple[Removal, bool]:
+        """Try once; tell how it ended, and whether another try could end otherwise no more."""
+        try:
+            return self._try_removal(name, expected), True
+        except _NotRemovable as error:
+            reason = f"not removable: {error.strerror}"
+            return Removal(RemovalOutcome.KEPT, reason), error.errno in _REFUSALS
+        except OSError as error:
+            return Removal(RemovalOutcome.DIVERGED, f"unreadable: {error.strerror}"), False
 
     def _try_removal(self, name: str, expected: Fingerprint) -> Removal:
         path = child_of(self._path, name)

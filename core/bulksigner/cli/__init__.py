@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bulksigner.cli.output import forgiving_output
+from bulksigner.cli.profile_verbs import add_profile_verbs
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, StartRefused
 
 __all__ = ["main"]
@@ -45,6 +46,14 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.service import check
 
             return check(as_json=parsed.json)
+        if parsed.command in ("profiles", "profile"):
+            from bulksigner.cli.profiles import run
+
+            return run(parsed)
+        if parsed.command == "secrets":
+            from bulksigner.cli.secrets import check_secrets
+
+            return check_secrets()
         if parsed.command == "statistics":
             from bulksigner.cli.figures import show_statistics
 
@@ -116,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--force", action="store_true", help="replace an existing settings file")
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
+    add_profile_verbs(commands)
     statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
     statistics.add_argument("--json", action="store_true", help="print the figures as JSON")
     audit = commands.add_parser("audit", help="name every file that no job accounts for")

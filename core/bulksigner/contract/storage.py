@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
-__all__ = ["Entry", "Fingerprint", "Folder", "Hold", "Removal", "RemovalOutcome", "StorageProvider"]
+__all__ = ["Entry", "Fingerprint", "Folder", "Hold", "NearFolder", "Removal", "RemovalOutcome", "StorageProvider"]
 
 
 @attrs.frozen
@@ -100,6 +100,24 @@ class Folder(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file that the product itself placed; nothing happens when it is gone."""
+        ...
+
+
+@runtime_checkable
+class NearFolder(Protocol):
+    """A folder that may lie on a disk of this host, where copying and removing wait for nobody.
+
+    Where it does, its object travels by pickle to other processes of the service, and `copy_to` and `remove_now` are
+    called there; holds are taken in the service's own process.
+    """
+
+    @property
+    def is_near(self) -> bool:
+        """Tell whether it lies on a disk of this host."""
+        ...
+
+    def remove_now(self, name: str, expected: Fingerprint) -> Removal:
+        """Do what `Folder.remove_if` does in one try, without waiting for anything."""
         ...
 
 

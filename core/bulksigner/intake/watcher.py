@@ -120,6 +120,10 @@ class FolderWatcher:
             self._thread.join()
         self._notices.close()
 
+    def look_again(self) -> None:
+        """Look as soon as possible, whatever the folder reports."""
+        self._notices.ring()
+
     def offer_again(self, name: str) -> None:
         """Make a file a candidate whatever was answered for it before (PIPE-94)."""
         self._settled.forget(name)

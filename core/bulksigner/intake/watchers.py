@@ -57,6 +57,11 @@ class FolderWatchers:
         for watcher in self._watchers.values():
             watcher.step()
 
+    def look_again(self) -> None:
+        """Have every watcher look now: a profile was bound, let go of, enabled or disabled (PIPE-59)."""
+        for watcher in self._watchers.values():
+            watcher.look_again()
+
     def statuses(self) -> list[WatcherStatus]:
         """Return how each watcher stands, in the order of the settings (PIPE-46)."""
         return [watcher.status for watcher in self._watchers.values()]
@@ -83,3 +88,9 @@ class FolderWatchers:
         found = self._folders.resolve(path)
         if found is not None:
             self._watchers[found[0].name].job_ended(found[1])
+
+    def path_freed(self, path: str) -> None:
+        """Have the folder's watcher look at a path again, after the commit that deleted a job of it (PIPE-101)."""
+        found = self._folders.resolve(path)
+        if found is not None:
+            self._watchers[found[0].name].offer_again(found[1])

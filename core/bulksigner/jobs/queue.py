@@ -7,6 +7,7 @@ import enum
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 
@@ -14,7 +15,7 @@ from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, path_k
 from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, write_history, write_history_lines
 from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.jobs.store import Jobs, change_of
-from bulksigner.records.engines import EngineKind, Store, is_picked
+from bulksigner.records.engines import Act, EngineKind, Store, is_picked
 from bulksigner.records.events import write_event
 from bulksigner.records.prepared import Prepared, literal, slot
 from bulksigner.records.tables import HistoryRow, JobRow
@@ -95,15 +96,23 @@ class Wake:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._listener: Callable[[], None] | None = None
 
     def set(self) -> None:
         """Give the signal."""
         self._event.set()
+        if self._listener is not None:
+            self._listener()
 
-    def wait(self, timeout_seconds: float | None) -> bool:
-        """Wait for the signal and take it; False when the time is up, which None never is."""
-        is_given = self._event.wait(timeout_seconds)
-        self._event.clear()
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Have `listener` called at each signal, in the thread that gives it; it must be quick."""
+        self._listener = listener
+
+    def take(self) -> bool:
+        """Take the signal; False when none was given."""
+        is_given = self._event.is_set()
+        if is_given:
+            self._event.clear()
         return is_given
 
 
@@ -142,26 +151,31 @@ class Queue:
         return answers
 
     def claim(self, limit: int, owner: Owner) -> list[Changed]:
-        """Take up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08)."""
+        """Take up to `limit` of the oldest queued jobs and wait for it; see `claiming`."""
+        return self._store.carry_out(self.claiming(limit, owner))
+
+    def claiming(self, limit: int, owner: Owner) -> Act[list[Changed]]:
+        """Return the act that takes up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08)."""
         find_transition(JobStatus.QUEUED, "claim", Actor.WORKER)
         now = self._clock()
         mine = {"identity": owner.identity, "incarnation": owner.incarnation, "now": now}
 
-        def act() -> list[Job]:
-            claimed = [read_job(row) for row in self._store.execute(_CLAIM[self._store.kind], limit=limit, **mine).rows]
+        def changes(rows: Sequence[Sequence[Any]]) -> list[Changed]:
+            # RETURNING promises no order.
+            claimed = sorted(map(read_job, rows), key=lambda job: (job.queued_at or now, job.id))
+            return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
+
+        def act() -> list[Changed]:
+            claimed = changes(self._store.execute(_CLAIM[self._store.kind], limit=limit, **mine).rows)
             if claimed:
-                write_history_lines(self._store, claimed, _CLAIMED)
+                write_history_lines(self._store, [changed.job for changed in claimed], _CLAIMED)
             return claimed
 
-        def settle() -> list[Job] | None:
-            return [read_job(row) for row in self._store.execute(_CLAIMED_AT, **mine).rows] or None
+        def settle() -> list[Changed] | None:
+            return changes(self._store.execute(_CLAIMED_AT, **mine).rows) or None
 
         # A claim that waited for the server could come after another service has taken the database over (DEP-26).
-        with self._store.promptly():
-            claimed = self._store.write(act, settle=settle)
-        # RETURNING promises no order.
-        claimed.sort(key=lambda job: (job.queued_at or now, job.id))
-        return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
+        return Act("claim", act, settle, is_prompt=True)
 
     def next_paths(self, limit: int) -> list[str]:
         """Return the input paths of the oldest queued jobs, which the next claims take (PIPE-129)."""

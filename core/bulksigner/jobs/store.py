@@ -16,7 +16,7 @@ from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, with_changes, write_h
 from bulksigner.jobs.states import ACTIVE, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.records.events import Event, write_event
 from bulksigner.records.prepared import Prepared, literal, slot
-from bulksigner.records.store import Store
+from bulksigner.records.store import Act, Store
 from bulksigner.records.tables import JobCountRow, JobRow
 
 __all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
@@ -93,11 +93,35 @@ class Jobs:
         also: Callable[[Job], None] | None = None,
         **columns: object,
     ) -> Changed:
-        """Move `job` along one row of the table, with history and event in the same transaction.
+        """Move `job` along one row of the table and wait for it; see `moving`, whose errors it raises."""
+        return self._store.carry_out(
+            self.moving(job, event, by=by, message=message, operational_event=operational_event, also=also, **columns)
+        )
+
+    def record(
+        self, job: Job, *, message: str | None = None, operational_event: Event | None = None, **columns: object
+    ) -> Job:
+        """Set `columns` and wait for it; see `recording`, whose errors it raises."""
+        return self._store.carry_out(
+            self.recording(job, message=message, operational_event=operational_event, **columns)
+        )
+
+    def moving(
+        self,
+        job: Job,
+        event: str,
+        *,
+        by: Actor,
+        message: str,
+        operational_event: Event | None = None,
+        also: Callable[[Job], None] | None = None,
+        **columns: object,
+    ) -> Act[Changed]:
+        """Return the act that moves `job` along one row of the table, with history and event in its transaction.
 
         `columns` are set with it, and `also` writes more in the same act; it is given the job as it is afterwards.
-        Raises `NotAllowed` when the table has no such row, `RaceLost` when the job is not any more as it was read;
-        then nothing was recorded.
+        Raises `NotAllowed` when the table has no such row; the act raises `RaceLost` when the job is not any more as
+        it was read, and then nothing was recorded.
         """
         row = find_transition(job.status, event, by)
         now = self._clock()
@@ -108,14 +132,31 @@ class Jobs:
             machine["queued_at"] = now
         if row.target in TERMINAL:
             machine["completed_at"] = now
-        after = self._change(job, now, machine, columns, message, operational_event, also)
-        return Changed(after, change_of(after, event, job.status, message), wakes=row.target is JobStatus.QUEUED)
+        change, after = self._change(job, now, machine, columns, message, operational_event)
+        changed = Changed(after, change_of(after, event, job.status, message), wakes=row.target is JobStatus.QUEUED)
 
-    def record(
+        def act() -> Changed:
+            change()
+            if also is not None:
+                also(after)
+            return changed
+
+        return Act(event, act, lambda: changed if self.get(job.id) == after else None)
+
+    def recording(
         self, job: Job, *, message: str | None = None, operational_event: Event | None = None, **columns: object
-    ) -> Job:
-        """Set `columns` without a change of status, under the same conditions; a history line only with `message`."""
-        return self._change(job, self._clock(), {}, columns, message, operational_event)
+    ) -> Act[Job]:
+        """Return the act that sets `columns` without a change of status, under the same conditions.
+
+        A history line is written only with `message`.
+        """
+        change, after = self._change(job, self._clock(), {}, columns, message, operational_event)
+
+        def act() -> Job:
+            change()
+            return after
+
+        return Act("record", act, lambda: after if self.get(job.id) == after else None)
 
     def get(self, job_id: str) -> Job | None:
         """Return the job, or None."""
@@ -156,15 +197,14 @@ class Jobs:
         columns: Mapping[str, object],
         message: str | None,
         operational_event: Event | None,
-        also: Callable[[Job], None] | None = None,
-    ) -> Job:
+    ) -> tuple[Callable[[], None], Job]:
         if unknown := columns.keys() - _SETTABLE:
             raise TypeError(f"no columns to set: {', '.join(sorted(unknown))}")
         values: dict[str, Any] = {**columns, **machine, "updated_at": now, "row_version": job.row_version + 1}
         after = with_changes(job, values)
         update = _update(tuple(values), job.owner_identity is not None)
 
-        def act() -> Job:
+        def change() -> None:
             touched = self._store.execute(
                 update,
                 **values,
@@ -180,8 +220,5 @@ class Jobs:
                 write_history(self._store, job.id, now, after.status, message)
             if operational_event is not None:
                 write_event(self._store, operational_event, now)
-            if also is not None:
-                also(after)
-            return after
 
-        return self._store.write(act, settle=lambda: after if self.get(job.id) == after else None)
+        return change, after

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
@@ -16,6 +17,7 @@ from bulksigner.observability.redaction import Scrubber
 __all__ = ["TIME_LIMIT_SECONDS", "CallableCheck", "Readiness", "Report"]
 
 TIME_LIMIT_SECONDS = 5.0
+_Key = tuple[str, int]
 _log = logging.getLogger("bulksigner.observability")
 
 
@@ -73,6 +75,15 @@ class _Run:
         return self._red(f"no answer within {limit_seconds:g} s")
 
 
+def _with_keys(checks: Sequence[ReadinessCheck]) -> dict[_Key, ReadinessCheck]:
+    met: Counter[str] = Counter()
+    keyed = {}
+    for check in checks:
+        met[check.name] += 1
+        keyed[check.name, met[check.name]] = check
+    return keyed
+
+
 class Readiness:
     """Runs the checks at each probe.
 
@@ -81,40 +92,52 @@ class Readiness:
 
     def __init__(
         self,
-        checks: Sequence[ReadinessCheck],
+        checks: Sequence[ReadinessCheck] | Callable[[], Sequence[ReadinessCheck]],
         scrubber: Scrubber,
         *,
         limit_seconds: float = TIME_LIMIT_SECONDS,
     ) -> None:
-        self._checks = tuple(checks)
+        """Take the checks, or what gives those of the moment; one is known again by its name."""
+        self._collect = checks if callable(checks) else lambda: checks
         self._scrubber = scrubber
         self._limit_seconds = limit_seconds
         self._lock = threading.Lock()
-        self._runs: dict[int, _Run] = {}
-        self._verdicts: dict[int, bool] = {}
+        self._runs: dict[_Key, _Run] = {}
+        self._verdicts: dict[_Key, bool] = {}
 
     def report(self) -> Report:
         """Ask every check at the same time and return all rows; takes at most the time limit of one check."""
-        runs = [self._run_of(position, check) for position, check in enumerate(self._checks)]
+        checks = _with_keys(self._collect())
+        runs = {key: self._run_of(key, check) for key, check in checks.items()}
         rows = []
-        for position, (check, run) in enumerate(zip(self._checks, runs, strict=True)):
-            seen = run.wait(self._limit_seconds)
+        for key, check in checks.items():
+            seen = runs[key].wait(self._limit_seconds)
             row = ReadinessRow(check.name, seen.ok, check.gating, self._scrubber.scrub(seen.detail))
-            self._note(position, row)
+            self._note(key, row)
             rows.append(row)
+        self._forget_others(checks)
         return Report(all(row.ok for row in rows if row.gating), tuple(rows))
 
-    def _run_of(self, position: int, check: ReadinessCheck) -> _Run:
+    def _run_of(self, key: _Key, check: ReadinessCheck) -> _Run:
         with self._lock:
-            run = self._runs.get(position)
+            run = self._runs.get(key)
             if run is None or run.is_over:
-                run = self._runs[position] = _Run(check)
+                run = self._runs[key] = _Run(check)
             return run
 
-    def _note(self, position: int, row: ReadinessRow) -> None:
+    def _forget_others(self, checks: Collection[_Key]) -> None:
+        """Forget rows that are no longer there, so that one that comes back is told of anew."""
         with self._lock:
-            before = self._verdicts.get(position, True)
-            self._verdicts[position] = row.ok
+            for key in self._verdicts.keys() - checks:
+                del self._verdicts[key]
+                run = self._runs.get(key)
+                if run is not None and run.is_over:
+                    del self._runs[key]
+
+    def _note(self, key: _Key, row: ReadinessRow) -> None:
+        with self._lock:
+            before = self._verdicts.get(key, True)
+            self._verdicts[key] = row.ok
         if before and not row.ok:
             _log.warning("Readiness check %s is red: %s", row.name, row.detail, extra=facts(gating=row.gating))
         elif row.ok and not before:

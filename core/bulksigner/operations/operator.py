@@ -1,26 +1,28 @@
-"""Operator actions on one job: retry, which makes a new job that names its parent (PIPE-99)."""
+"""Operator actions on the status of one job: cancel (PIPE-98), and retry, which makes a new job (PIPE-99)."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bulksigner.contract.errors import NotAllowed, NotFound, RaceLost
+from bulksigner.files.work import WorkRoots
 from bulksigner.jobs.model import Birth, Changed, Job, JobSource
 from bulksigner.jobs.queue import Enqueued, Outcome
-from bulksigner.jobs.states import JobStatus
+from bulksigner.jobs.states import TRANSITIONS, Actor, JobStatus
+from bulksigner.jobs.store import Jobs
 from bulksigner.observability.logs import facts
+from bulksigner.operations.people import Person, ReasonReader, as_sentence
 
 __all__ = ["Operator"]
 
 DEFAULT_PROFILE = "default"
+CANCELABLE = frozenset(status for row in TRANSITIONS if row.event == "cancel" for status in row.sources)
+
 _log = logging.getLogger("bulksigner.operations")
-
-
-class _Jobs(Protocol):
-    def get(self, job_id: str, /) -> Job | None: ...
 
 
 class _Queue(Protocol):
@@ -37,25 +39,90 @@ class _Profiles(Protocol):
 
 
 class Operator:
-    """Acts on jobs at the wish of a person, through the same rules for REST and dashboard (API-06)."""
+    """Acts on single jobs at the wish of a person, through the same rules for REST and dashboard (API-06).
 
-    def __init__(self, jobs: _Jobs, queue: _Queue, profiles: _Profiles, input_exists: Callable[[Job], bool]) -> None:
+    `gate` lets one action at a time decide about an input file, so that no retry queues what a deletion removes.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        queue: _Queue,
+        profiles: _Profiles,
+        input_exists: Callable[[Job], bool],
+        roots: WorkRoots,
+        reasons: ReasonReader,
+        announce: Callable[[Changed], None],
+        gate: threading.RLock,
+    ) -> None:
         self._jobs = jobs
         self._queue = queue
         self._profiles = profiles
         self._input_exists = input_exists
+        self._roots = roots
+        self._reasons = reasons
+        self._announce = announce
+        self._gate = gate
 
-    def retry(self, job_id: str) -> Changed:
+    def cancel(self, job_id: str, person: Person, reason: str | None = None) -> Changed:
+        """End a job that waits as Canceled; its input stays where it is.
+
+        Raises `NotFound`, `NotAllowed` (`job.not-queued`) or `RaceLost`; nothing is recorded then.
+        """
+        told = self._reasons.read(reason)
+        waiting = self.find(job_id)
+        if waiting.status not in CANCELABLE:
+            raise NotAllowed(
+                f"Job {waiting.id} is {waiting.status.value}; a job can be canceled only while it waits.",
+                code="job.not-queued",
+            )
+        message = "Operator canceled." if told is None else f"Operator canceled: {as_sentence(told)}"
+        changed = self._jobs.transition(waiting, "cancel", by=Actor.OPERATOR, message=message)
+        # Nothing before this line touched a file: the commit decides, what follows is best effort.
+        try:
+            self._roots.fail_job_folder(waiting.id)
+        except OSError as error:
+            _log.warning("The folder of canceled job %s could not be moved to error/: %s", waiting.id, error)
+        _log.info("Job canceled", extra=facts(job_id=waiting.id, actor=person.name, was=waiting.status))
+        self._announce(changed)
+        return changed
+
+    def retry(self, job_id: str, person: Person) -> Changed:
         """Queue a failed job's input again, as a new job under the profile recorded on the old one.
 
         Raises `NotFound`, `NotAllowed` or `RaceLost`; nothing is recorded then.
         """
-        failed = self._jobs.get(job_id)
-        if failed is None:
+        with self._gate:
+            failed = self.find(job_id)
+            changed = self._enqueue(failed, self._admit(failed))
+        _log.info("Job retried", extra=facts(job_id=changed.job.id, parent_job_id=failed.id, actor=person.name))
+        self._announce(changed)
+        return changed
+
+    def find(self, job_id: str) -> Job:
+        """Return the job; raises `NotFound`."""
+        found = self._jobs.get(job_id)
+        if found is None:
             raise NotFound(f"There is no job {job_id}.", code="job.not-found")
+        return found
+
+    def _admit(self, failed: Job) -> str:
+        """Refuse what cannot be retried, in the order of PIPE-99; return the name of the profile."""
         if failed.status is not JobStatus.FAILED:
             raise NotAllowed(
                 f"Job {failed.id} is {failed.status.value}; only a failed job can be retried.", code="job.not-failed"
+            )
+        if failed.error_code == "approval.rejected":
+            raise NotAllowed(
+                f"The file of job {failed.id} was rejected and handed back; correct it and send it again.",
+                code="job.rejected-not-retriable",
+            )
+        if failed.error_code == "file.already-processed":
+            # A retry is exempt from the rule of names, so it would sign the very file that the rule refused (PIPE-50).
+            raise NotAllowed(
+                f"Job {failed.id} was refused because another job has a file of its name; delete that job, or send the "
+                f"file under another name.",
+                code="file.already-processed",
             )
         if not self._input_exists(failed):
             raise NotAllowed(
@@ -69,7 +136,7 @@ class Operator:
                 f"Profile '{profile_name}', recorded on job {failed.id}, is disabled; enable it and retry.",
                 code="profile.disabled",
             )
-        return self._enqueue(failed, profile_name)
+        return profile_name
 
     def _enqueue(self, failed: Job, profile_name: str) -> Changed:
         new_id = str(uuid.uuid4())
@@ -93,5 +160,4 @@ class Operator:
             )
         if result.changed is None:
             raise RaceLost(f"Another job is already at work on {failed.original_path}.", code="job.race-lost")
-        _log.info("Job retried", extra=facts(job_id=result.changed.job.id, parent_job_id=failed.id))
         return result.changed

@@ -7,17 +7,20 @@ import threading
 from collections.abc import Callable, Iterator
 
 from bulksigner.contract.codes import CODES
-from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost
+from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost, StepFailed
 from bulksigner.files.durable import is_disk_full
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import change_of
 from bulksigner.observability.logs import facts
+from bulksigner.pipeline.conductor import Effect, apart
 from bulksigner.pipeline.plan import Step
 from bulksigner.pipeline.spans import spans_of
 from bulksigner.pipeline.steps.promote import describe_delivery
+from bulksigner.pipeline.tasks import DiscardTask
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import describe
+from bulksigner.records.engines import Act
 from bulksigner.records.events import Event
 
 __all__ = ["Ending"]
@@ -35,12 +38,13 @@ class Ending:
     A job whose end cannot be recorded stays in flight in the database, and the sweep of the next start settles it.
     """
 
-    def __init__(self, stopping: threading.Event) -> None:
+    def __init__(self, stopping: threading.Event, pause: Callable[[float], Effect[None]]) -> None:
         self._stopping = stopping
+        self._pause = pause
 
-    def complete(self, work: Work) -> None:
+    async def complete(self, work: Work) -> None:
         """Record that the job is done; its output is delivered, so nothing may turn it into a failure any more."""
-        changed = self._insist(work, JobStatus.COMPLETED, lambda: _record_completion(work))
+        changed = await self._insist(work, JobStatus.COMPLETED, lambda: _completion(work))
         if changed is None:
             return
         work.job = changed.job
@@ -62,15 +66,15 @@ class Ending:
                 verify_ms=_milliseconds(work, "verify"),
             ),
         )
-        try:
-            work.parts.roots.discard_job_folder(work.job.id)
-        except OSError as error:
-            log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error)
-        work.parts.announce(changed)
+        await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
+        try:
+            await work.perform_again(DiscardTask(work.parts.roots.job_folder(work.job.id)))
+        except StepFailed as error:  # the next start clears it (CLU-87)
+            log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error.message)
 
-    def fail(self, work: Work, step: Step, error: BaseException) -> None:
+    async def fail(self, work: Work, step: Step, error: BaseException) -> None:
         """Keep the job's folder under `error/`, then record Failed with code and text (PIPE-86)."""
         is_expected = isinstance(error, BulkSignerError)
         code = error.code or step.code if isinstance(error, BulkSignerError) else step.code
@@ -90,20 +94,17 @@ class Ending:
         if isinstance(error, RaceLost):
             # Another writer has the job's row (it was cleared, or taken over): its files are that writer's business.
             return
-        try:
-            work.parts.roots.fail_job_folder(work.job.id)
-        except OSError as move_error:
-            log.warning("The folder of job %s could not be moved to error/: %s", work.job.id, move_error)
-        changed = self._insist(work, JobStatus.FAILED, lambda: _record_failure(work, code, text))
+        is_delivered = await apart(lambda: _keep_files(work))
+        changed = await self._insist(work, JobStatus.FAILED, lambda: _failure(work, code, text, is_delivered))
         if changed is not None:
             work.job = changed.job
-            work.parts.announce(changed)
+            await work.parts.tell(changed)
 
-    def _insist(self, work: Work, end: JobStatus, act: Callable[[], Changed]) -> Changed | None:
+    async def _insist(self, work: Work, end: JobStatus, act: Callable[[], Act[Changed]]) -> Changed | None:
         is_told = False
         for wait_seconds in _waits():
             try:
-                return _attempt(work, end, act)
+                return await _attempt(work, end, act)
             except (RaceLost, NotAllowed) as error:
                 log.warning("Job %s was not recorded as %s: %s", work.job.id, end.value, error.message)
                 return None
@@ -111,16 +112,26 @@ class Ending:
                 if not is_told:
                     log.exception("Job %s cannot be recorded as %s yet; trying again", work.job.id, end.value)
                 is_told = True
-            if self._stopping.wait(wait_seconds):
+            await self._pause(0.0 if self._stopping.is_set() else wait_seconds)
+            if self._stopping.is_set():
                 break
         log.critical("Job %s was not recorded as %s; the next start settles it", work.job.id, end.value)
         return None
 
 
-def _attempt(work: Work, end: JobStatus, act: Callable[[], Changed]) -> Changed | None:
+def _keep_files(work: Work) -> bool:
+    """Move the job's folder to `error/`, and tell whether its output was delivered all the same."""
+    try:
+        work.parts.roots.fail_job_folder(work.job.id)
+    except OSError as error:
+        log.warning("The folder of job %s could not be moved to error/: %s", work.job.id, error)
+    return bool(describe_delivery(work.job))
+
+
+async def _attempt(work: Work, end: JobStatus, act: Callable[[], Act[Changed]]) -> Changed | None:
     """Try once; a race lost only to a commit of our own that was never answered is none (DEP-29)."""
     try:
-        return act()
+        return await work.parts.write(act())
     except RaceLost:
         found = work.parts.jobs.get(work.job.id)
         if found is None or not _is_ours(found, work.job):
@@ -130,7 +141,7 @@ def _attempt(work: Work, end: JobStatus, act: Callable[[], Changed]) -> Changed 
         if found.status in TERMINAL or found.row_version == work.job.row_version:
             raise
         work.job = found
-        return act()
+        return await work.parts.write(act())
 
 
 _EVENTS = {JobStatus.COMPLETED: "complete", JobStatus.FAILED: "fail"}
@@ -151,8 +162,8 @@ def _waits() -> Iterator[float]:
         yield WAITS_SECONDS[-1]
 
 
-def _record_completion(work: Work) -> Changed:
-    """Commit Completed, with the divergence when the input was left (PIPE-84, PIPE-93)."""
+def _completion(work: Work) -> Act[Changed]:
+    """Return the act of Completed, with the divergence when the input was left (PIPE-84, PIPE-93)."""
     event = None
     message = f"Completed: {work.require(work.output).name}"
     if work.divergence:
@@ -168,7 +179,7 @@ def _record_completion(work: Work) -> Changed:
                 "profile": work.job.profile_name,
             },
         )
-    return work.parts.jobs.transition(
+    return work.parts.jobs.moving(
         work.job,
         _EVENTS[JobStatus.COMPLETED],
         by=Actor.WORKER,
@@ -187,15 +198,15 @@ def _timings(work: Work) -> Callable[[Job], None] | None:
     return None if record is None else lambda job: record(job, spans)
 
 
-def _record_failure(work: Work, code: str | None, text: str) -> Changed:
-    return work.parts.jobs.transition(
+def _failure(work: Work, code: str | None, text: str, is_delivered: bool) -> Act[Changed]:
+    return work.parts.jobs.moving(
         work.job,
         _EVENTS[JobStatus.FAILED],
         by=Actor.WORKER,
         message=f"{code}: {text}" if code else text,
         error_code=code,
         error_message=_error_message(code, text),
-        **({} if describe_delivery(work.job) else _NO_OUTPUT),
+        **({} if is_delivered else _NO_OUTPUT),
     )
 
 

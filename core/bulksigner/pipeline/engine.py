@@ -1,57 +1,32 @@
-"""Where signing and checking run: in this process or in a pool of warm worker processes (PERF-06).
-
-The seam is given paths and a key reference; key material itself never crosses it. A reference travels over the
-worker's pipe only, never on a command line or in the environment.
-"""
+"""Where tasks are carried out: in threads of this process or in a pool of warm worker processes (PERF-06)."""
 
 from __future__ import annotations
 
-import datetime
-import os
-from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Protocol
-
-import attrs
+import queue
+from collections.abc import Collection
+from typing import Any, Protocol, TypeVar
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
-from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
-from bulksigner.formats import dispatch, self_test
-from bulksigner.formats.model import Checked, Expectation
+from bulksigner.contract.signing import Format
+from bulksigner.formats import self_test
+from bulksigner.lanes import Done, Lanes
+from bulksigner.pipeline.conductor import Effect
+from bulksigner.pipeline.tasks import SignTask, Task, carry_out
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
-__all__ = ["CheckTask", "Engine", "InProcessEngine", "SignTask", "check_here", "sign_here"]
+__all__ = ["Engine", "InProcessEngine", "WorkerLost", "ask", "perform"]
+
+T = TypeVar("T")
 
 
-@attrs.frozen
-class SignTask:
-    """One staged file to sign: where it is, what it must be, where the signed file goes, and whose key signs."""
-
-    job_id: str
-    method: str
-    profile: str
-    file_name: str
-    format: Format
-    staged: Path
-    measured: Measured
-    target: Path
-    signed_at: datetime.datetime
-    options: Mapping[str, str]
-
-
-@attrs.frozen
-class CheckTask:
-    """One signed file to check as it lies on disk (BEY-01)."""
-
-    artifact: Path
-    expectation: Expectation
-    pem: bool
+class WorkerLost(StepFailed):
+    """Say that the process which had a task is gone; what it had done of it nobody knows."""
 
 
 class Engine(Protocol):
-    """Signs and checks; each call blocks until it is done and may come from any slot."""
+    """Carries out tasks."""
 
     @property
     def label(self) -> str:
@@ -62,12 +37,16 @@ class Engine(Protocol):
         """Make a key known before its first job, so that no job pays for opening it (PERF-01)."""
         ...
 
-    def sign(self, task: SignTask) -> Measured:
-        """Sign one file; the key was not used when the error has the code `approval.content-changed`."""
+    def forget(self, reference: KeyReference) -> None:
+        """Let go of a key that no job asks for any more; returns at once."""
         ...
 
-    def check(self, task: CheckTask) -> Checked:
-        """Check one signed file. Raises `CheckFailed`, or `StepFailed` where it cannot be checked."""
+    def begin(self, task: Task[Any], done: Done) -> None:
+        """Take a task and return at once; `done` hears of its answer, or of its error, from any thread.
+
+        Errors are `StepFailed`, `WorkerLost` among them, or whatever a library raised. The key was not used when the
+        error of a `SignTask` has the code `approval.content-changed`.
+        """
         ...
 
     def find_fault(self) -> str | None:
@@ -78,48 +57,34 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """End worker processes, if any; calls under way fail."""
+        """End threads and worker processes, if any; tasks under way fail."""
         ...
 
 
-def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
-    """Sign in this process; what a method raises against its contract becomes `PermanentFailure` naming its plugin."""
-    request = SigningRequest(
-        job_id=task.job_id,
-        file_name=task.file_name,
-        format=task.format,
-        staged=task.staged,
-        staged_measured=task.measured,
-        target=task.target,
-        key=key,
-        signed_at=task.signed_at,
-        options=task.options,
-    )
-    method = registry.signing_method(task.method)
-    with registry.guard(method):
-        outcome = method.sign(request)
-    if not isinstance(outcome, Signed):
-        raise StepFailed(f"Method {task.method} did not sign here but answered {type(outcome).__name__}.")
-    return outcome.measured
+def perform(engine: Engine, task: Task[T]) -> Effect[T]:
+    """Return the effect of a task."""
+    return Effect(lambda done: engine.begin(task, done))
 
 
-def check_here(task: CheckTask) -> Checked:
-    """Check in this process, on the bytes as they are read back from storage."""
-    try:
-        descriptor = os.open(task.artifact, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as artifact:
-            return dispatch.check(artifact, task.expectation, pem=task.pem)
-    except OSError as error:
-        raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
+def ask(engine: Engine, task: Task[T]) -> T:
+    """Have a task carried out and wait for its answer; raises its error."""
+    answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    engine.begin(task, lambda value, error: answers.put((value, error)))
+    value, error = answers.get()
+    if error is not None:
+        raise error
+    answer: T = value
+    return answer
 
 
 class InProcessEngine:
-    """Signs and checks in the thread that calls; `formats` are those that jobs may ask for."""
+    """Carries out tasks in up to `threads` threads of this process; `formats` are those that jobs may ask for."""
 
-    def __init__(self, registry: Registry, formats: Collection[Format] = tuple(Format)) -> None:
+    def __init__(self, registry: Registry, formats: Collection[Format] = tuple(Format), *, threads: int = 1) -> None:
         self._registry = registry
         self._formats = tuple(formats)
         self._keys: dict[str, OpenedKey] = {}
+        self._lanes: Lanes[Task[Any]] = Lanes("engine", threads, self._carry_out, _stopped)
 
     @property
     def label(self) -> str:
@@ -128,17 +93,25 @@ class InProcessEngine:
     def open(self, reference: KeyReference, key: OpenedKey) -> None:
         self._keys[reference.profile] = key
 
-    def sign(self, task: SignTask) -> Measured:
-        key = self._keys.get(task.profile)
-        if key is None:
-            raise StepFailed(f"The key of profile '{task.profile}' is not open.")
-        return sign_here(task, self._registry, key)
+    def forget(self, reference: KeyReference) -> None:
+        self._keys.pop(reference.profile, None)
 
-    def check(self, task: CheckTask) -> Checked:
-        return check_here(task)
+    def begin(self, task: Task[Any], done: Done) -> None:
+        self._lanes.put(task, done)
 
     def find_fault(self) -> str | None:
         return self_test.find_fault(self._formats)
 
     def close(self) -> None:
+        # What hangs in a task is left to the end of the process.
+        self._lanes.close(patience_seconds=0.0)
         self._keys.clear()
+
+    def _carry_out(self, task: Task[Any]) -> Any:
+        if isinstance(task, SignTask) and task.profile not in self._keys:
+            raise StepFailed(f"The key of profile '{task.profile}' is not open.")
+        return carry_out(task, self._registry, self._keys)
+
+
+def _stopped() -> StepFailed:
+    return StepFailed("Signing has been stopped.")

@@ -12,24 +12,24 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
+from typing import Any
 
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.settings import Secret, Settings
-from bulksigner.contract.signing import Format, Measured
-from bulksigner.formats.model import Checked
+from bulksigner.contract.signing import Format
 from bulksigner.formats.self_test import find_fault
 from bulksigner.observability import logs
 from bulksigner.observability.redaction import Scrubber
-from bulksigner.pipeline.engine import CheckTask, SignTask, check_here, sign_here
+from bulksigner.pipeline.tasks import SignTask, carry_out
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
-__all__ = ["Answer", "Broken", "FindFault", "WorkerBoot", "run"]
+__all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "WorkerBoot", "run"]
 
 
 GARBAGE_LIMIT = 2_000
@@ -55,6 +55,13 @@ class FindFault:
 
 
 @attrs.frozen
+class Forget:
+    """Ask a worker to let go of the key of a profile."""
+
+    profile: str
+
+
+@attrs.frozen
 class Broken:
     """A call that failed: code and text of the fault, and the trace of one nobody expected."""
 
@@ -63,7 +70,9 @@ class Broken:
     trace: str = ""
 
 
-Answer = Measured | Checked | Broken | str | None
+@attrs.frozen
+class KeyAbsent:
+    """Answer that the key of a profile is not open in this worker; nothing was signed."""
 
 
 class _Bench:
@@ -79,27 +88,27 @@ class _Bench:
         for secret in _secrets_of(reference.block):
             self._scrubber.register(secret)
         source = self._registry.certificate_source(reference.source)
+        # Should it not open, the key of an earlier block must not sign.
+        self._keys.pop(reference.profile, None)
         with self._registry.guard(source):
             self._keys[reference.profile] = source.open(reference.block)
 
-    def do(self, call: object) -> Answer:
-        if isinstance(call, SignTask):
-            key = self._keys.get(call.profile)
-            if key is None:
-                raise StepFailed(f"The key of profile '{call.profile}' is not open in this worker.")
-            return sign_here(call, self._registry, key)
-        if isinstance(call, CheckTask):
-            return check_here(call)
+    def do(self, call: Any) -> Any:
         if isinstance(call, KeyReference):
             self.open(call)
             return None
         if isinstance(call, FindFault):
             return self._fault
-        raise StepFailed(f"A worker was asked for something it does not know: {type(call).__name__}.")
+        if isinstance(call, Forget):
+            key = self._keys.pop(call.profile, None)
+            return None if key is None else key.close()
+        if isinstance(call, SignTask) and call.profile not in self._keys:
+            return KeyAbsent()
+        return carry_out(call, self._registry, self._keys)
 
 
 def run(pipe: Connection, boot: WorkerBoot) -> None:
-    """Serve calls from the pipe until it closes; the service at the other end may die at any moment."""
+    """Serve calls from the pipe until None comes or it closes; the service at the other end may die at any moment."""
     # Ctrl+C and a service manager's stop reach the whole group; the service drains first and then closes the pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -114,6 +123,8 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
         try:
             call = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service is at the other end
         except (EOFError, OSError):
+            return
+        if call is None:
             return
         try:
             pipe.send_bytes(pickle.dumps(_answer(bench, call), pickle.HIGHEST_PROTOCOL))
@@ -134,7 +145,7 @@ def _tame_collector() -> None:
     gc.disable()
 
 
-def _answer(bench: _Bench, call: object) -> Answer:
+def _answer(bench: _Bench, call: object) -> object:
     try:
         return bench.do(call)
     except BulkSignerError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import attrs
 
@@ -22,7 +22,7 @@ class Step:
     """One step of a plan: its name in logs and durations, the act, and the code of a failure that names none."""
 
     name: str
-    act: Callable[[Work], None]
+    act: Callable[[Work], Awaitable[None]]
     code: str | None = None
 
 

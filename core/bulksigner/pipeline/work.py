@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import attrs
 
@@ -15,17 +15,23 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
 from bulksigner.files.work import WorkRoots
+from bulksigner.formats.model import Checked
 from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
-from bulksigner.pipeline.engine import Engine, SignTask
+from bulksigner.pipeline.conductor import Effect, Started, apart
+from bulksigner.pipeline.engine import Engine, WorkerLost, perform
+from bulksigner.pipeline.tasks import SignTask, Task
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.records.engines import Act, Store
 from bulksigner.statistics.timings import Spans
 
 __all__ = ["Inputs", "Parts", "Work"]
+
+T = TypeVar("T")
 
 VALIDATION_LIMIT_SECONDS = 300.0
 """A file validator that takes longer is taken for hung, as a call of the engine is, and the job fails (SEC-70)."""
@@ -47,6 +53,7 @@ class Inputs(Protocol):
 class Parts:
     """The parts of the service that the steps and the worker share."""
 
+    store: Store
     jobs: Jobs
     queue: Queue
     profiles: OpenedProfiles
@@ -60,6 +67,19 @@ class Parts:
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
     record_timings: Callable[[Job, Spans], None] | None = None
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
+    is_heard_by_plugins: bool = False
+    """Whether `announce` runs code of plugins, which may take its time."""
+
+    def write(self, act: Act[T]) -> Effect[T]:
+        """Return the effect of an act of the store."""
+        return Effect(lambda done: self.store.submit(act, done))
+
+    async def tell(self, changed: Changed) -> None:
+        """Announce a committed change; plugins hear of it in a thread of its own."""
+        if self.is_heard_by_plugins:
+            await apart(lambda: self.announce(changed))
+        else:
+            self.announce(changed)
 
 
 @attrs.define
@@ -74,6 +94,8 @@ class Work:
     task: SignTask | None = None
     signed: Path | None = None
     signed_measured: Measured | None = None
+    checking: Started[Checked] | None = None
+    """The check of the signed file, under way while the database records that there is one."""
     output: Path | None = None
     output_modified_at: datetime.datetime | None = None
     divergence: str = ""
@@ -127,6 +149,17 @@ class Work:
             self.job.file_name, self.job.format, pem=self.is_pem, preserve=stored.preserve_file_extension
         )
 
+    def perform(self, task: Task[T]) -> Effect[T]:
+        """Return the effect of a task of the engine."""
+        return perform(self.parts.engine, task)
+
+    async def perform_again(self, task: Task[T]) -> T:
+        """Perform a task that may be begun anew, once more when a worker is lost over it."""
+        try:
+            return await self.perform(task)
+        except WorkerLost:
+            return await self.perform(task)
+
     def require(self, path: Path | None) -> Path:
         """Return a path that an earlier step of the plan must have set."""
         if path is None:
@@ -142,7 +175,8 @@ class Work:
             yield
         finally:
             self.step_began = None
-            self.seconds[step] = time.monotonic() - started
+            # A step that went on beside others has noted its time itself.
+            self.seconds.setdefault(step, time.monotonic() - started)
 
     @contextmanager
     def measured(self, stage: str) -> Iterator[None]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from bulksigner.jobs.model import Changed, Owner
 from bulksigner.jobs.states import JobStatus
 from bulksigner.jobs.store import change_of
+from bulksigner.pipeline.conductor import Conductor
 from bulksigner.pipeline.ending import Ending
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.plan import LOCAL
@@ -27,45 +29,8 @@ STEP_LIMIT_SECONDS = 900.0
 """Room for the limits of validators and engine and for a wait before them; a step that takes longer is stuck."""
 
 
-class _Slots:
-    """The jobs that are held by a slot, and how many more there is room for."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._held: set[str] = set()
-        self._changed = threading.Condition()
-
-    @property
-    def held(self) -> Collection[str]:
-        """Return the ids of the jobs under way."""
-        with self._changed:
-            return frozenset(self._held)
-
-    @property
-    def free(self) -> int:
-        """Return how many more jobs can be taken."""
-        with self._changed:
-            return self.count - len(self._held)
-
-    def take(self, job_id: str) -> None:
-        """Give a job a slot."""
-        with self._changed:
-            self._held.add(job_id)
-
-    def give_back(self, job_id: str) -> None:
-        """Free the slot of a job."""
-        with self._changed:
-            self._held.discard(job_id)
-            self._changed.notify_all()
-
-    def wait_empty(self, limit_seconds: float) -> None:
-        """Wait until no job is under way, or the time is up."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._held, limit_seconds)
-
-
 class Worker:
-    """Runs one loop thread and one thread for each slot."""
+    """Leads up to `slots` jobs in one thread of its own."""
 
     def __init__(
         self,
@@ -89,11 +54,16 @@ class Worker:
         self._find_hindrance = find_hindrance
         self._find_shortage = find_shortage
         self._is_short = False
-        self._slots = _Slots(slots)
-        self._inbox: queue.SimpleQueue[Changed | None] = queue.SimpleQueue()
+        self._slots = slots
+        self._conductor = Conductor()
         self._stopping = threading.Event()
-        self._ending = Ending(self._stopping)
-        self._threads: list[threading.Thread] = []
+        self._ending = Ending(self._stopping, self._conductor.pause)
+        self._thread: threading.Thread | None = None
+        self._no_claim = threading.Event()
+        self._no_claim.set()
+        self._not_begun: deque[Changed] = deque()
+        self._may_find_more = True
+        self._looks_again_at = 0.0
         self._is_store_away = False
         self._fault: str | None = None
         self._hindrance: str | None = None
@@ -107,47 +77,42 @@ class Worker:
     @property
     def jobs_in_flight(self) -> int:
         """Return how many slots are busy."""
-        return len(self._slots.held)
+        return len(self._under_way)
 
     def start(self) -> None:
-        """Start the loop and the slots."""
-        bodies: dict[str, Callable[[bool], None]] = {"pipeline-loop": lambda _: self._loop()}
-        bodies |= {f"pipeline-slot-{number}": self._serve_slot for number in range(1, self._slots.count + 1)}
-        self._threads = [
-            threading.Thread(target=partial(self._run_twice, body), name=name, daemon=True)
-            for name, body in bodies.items()
-        ]
-        for thread in self._threads:
-            thread.start()
+        """Start the loop."""
+        self._parts.queue.wake.listen(self._conductor.poke)
+        self._thread = threading.Thread(target=self._run_twice, name="pipeline-loop", daemon=True)
+        self._thread.start()
 
     def stop(self, grace_seconds: float) -> int:
         """Stop claiming, wait for the jobs under way, and return how many are still running (CLU-04)."""
-        deadline = time.monotonic() + grace_seconds
         self._stopping.set()
-        self._parts.queue.wake.set()
-        # The loop first: what it claims at this moment has a slot before the jobs under way are counted.
-        for loop in self._threads[:1]:
-            loop.join(max(grace_seconds, JOIN_LIMIT_SECONDS))
-        self._slots.wait_empty(max(0.0, deadline - time.monotonic()))
-        left = self.jobs_in_flight
-        for _ in range(self._slots.count):
-            self._inbox.put(None)
-        if not left:
-            for thread in self._threads:
-                thread.join(JOIN_LIMIT_SECONDS)
-        return left
+        self._conductor.poke()
+        if self._thread is not None:
+            self._thread.join(grace_seconds)
+            # What a claim takes at this moment is counted with the jobs under way.
+            self._no_claim.wait(JOIN_LIMIT_SECONDS)
+            if not self._under_way:
+                self._thread.join(JOIN_LIMIT_SECONDS)
+        return self.jobs_in_flight
 
     def step(self) -> int:
         """Take one turn by hand, running what it claims in this thread; return how many jobs it ran."""
-        claimed = self._claim(self._slots.count)
+        claimed: list[Changed] = []
+
+        async def claim() -> None:
+            claimed.extend(await self._claim(self._slots))
+
+        self._conductor.run(claim())
         for changed in claimed:
-            self._run(changed)
+            self._conductor.run(self._run(changed))
         return len(claimed)
 
-    def _claim(self, limit: int) -> list[Changed]:
+    async def _claim(self, limit: int) -> list[Changed]:
         if self._is_hindered() or self._pause.read().is_paused or self._is_kept_waiting():
             return []
-        return self._parts.queue.claim(limit, self._owner)
+        return await self._parts.write(self._parts.queue.claiming(limit, self._owner))
 
     def _is_hindered(self) -> bool:
         hindrance = self._find_hindrance()
@@ -167,17 +132,21 @@ class Worker:
         self._is_short = reason is not None
         return self._is_short
 
-    def _run_twice(self, body: Callable[[bool], None]) -> None:
-        """Run the body of a thread, and once more if it dies; a second death stops the claiming (OPS-22)."""
+    def _run_twice(self) -> None:
+        """Run the loop, and once more if it dies; a second death stops the claiming (OPS-22)."""
         for is_last in (False, True):
             try:
-                body(is_last)
+                self._loop()
                 return
             except BaseException as error:
-                # Only what escapes the body's own guard comes here.
+                # Only what escapes the jobs' own guard comes here.
                 log.critical("The thread %s died: %r", threading.current_thread().name, error, exc_info=True)
                 if is_last:
-                    self._stop_claiming(error)
+                    self._fault = f"the pipeline died twice ({type(error).__name__}); restart the service"
+        # Each death ends a job, so this comes to an end.
+        while self._under_way:
+            with suppress(BaseException):
+                self._drain()
 
     def _find_stuck(self) -> str | None:
         for work in list(self._under_way.values()):
@@ -186,82 +155,107 @@ class Worker:
                 return f"job {work.job.id} has been in step {step} for over {STEP_LIMIT_SECONDS / 60:g} minutes"
         return None
 
-    def _stop_claiming(self, error: BaseException) -> None:
-        name = threading.current_thread().name
-        self._fault = f"the thread {name} died twice ({type(error).__name__}); restart the service"
-        self._parts.queue.wake.set()
-
     def _loop(self) -> None:
-        wake = self._parts.queue.wake
-        while not self._stopping.is_set() and self._fault is None:
-            free = self._slots.free
-            claimed = self._claim_if_possible(free)
-            for changed in claimed:
-                self._slots.take(changed.job.id)
-                self._inbox.put(changed)
-            if len(claimed) < free or not self._slots.free:
-                wake.wait(self._poll_interval_seconds)
+        self._looks_again_at = 0.0
+        while not self._stopping.is_set():
+            self._begin_claimed()
+            self._parts.store.expect(len(self._under_way))
+            if self._is_claim_due():
+                self._claim_more()
+            is_claiming = not self._no_claim.is_set()
+            until_look = self._looks_again_at - time.monotonic()
+            self._conductor.turn(self._poll_interval_seconds if is_claiming else max(0.0, until_look))
+        self._drain()
 
-    def _claim_if_possible(self, free: int) -> list[Changed]:
-        try:
-            if not free:
+    def _drain(self) -> None:
+        """Lead what is under way to its end, without taking more."""
+        while self._under_way or not self._no_claim.is_set():
+            self._begin_claimed()
+            self._parts.store.expect(len(self._under_way))
+            if self._stopping.is_set():
+                self._conductor.wake_sleepers()
+            self._conductor.turn(self._poll_interval_seconds)
+
+    def _begin_claimed(self) -> None:
+        while self._not_begun:
+            claimed = self._not_begun.popleft()
+            self._conductor.begin(self._run(claimed), partial(self._job_ended, claimed.job.id))
+
+    def _claim_more(self) -> None:
+        self._no_claim.clear()
+        if self._stopping.is_set():
+            # Whoever stops waits for a claim that was begun before, and for none that begins after.
+            self._no_claim.set()
+            return
+        self._conductor.begin(self._take(self._slots - len(self._under_way)), self._claim_ended)
+
+    def _is_claim_due(self) -> bool:
+        if not self._no_claim.is_set():
+            return False
+        is_time = time.monotonic() >= self._looks_again_at
+        if len(self._under_way) >= self._slots:
+            if is_time:
                 # While all slots are busy nothing is claimed, but a lock that was lost must not stay lost so long.
                 self._is_hindered()
-                return []
+                self._looks_again_at = time.monotonic() + self._poll_interval_seconds
+            return False
+        is_woken = self._parts.queue.wake.take()
+        return is_woken or is_time or self._may_find_more
+
+    async def _take(self, free: int) -> None:
+        self._looks_again_at = time.monotonic() + self._poll_interval_seconds
+        self._may_find_more = False
+        try:
             claimed = self._find_unanswered() if self._is_store_away else []
             if len(claimed) < free:
-                claimed += self._claim(free - len(claimed))
+                claimed += await self._claim(free - len(claimed))
         except Exception:  # the store may be gone for a while; the loop outlives it and asks at each turn (PIPE-64)
             if not self._is_store_away:
                 log.exception("Nothing can be claimed; trying again every %g s", self._poll_interval_seconds)
             self._is_store_away = True
-            return []
+            return
         if self._is_store_away:
             log.info("Claiming works again")
             self._is_store_away = False
-        return claimed
+        self._may_find_more = len(claimed) == free
+        self._under_way |= {changed.job.id: Work(self._parts, changed.job) for changed in claimed}
+        self._not_begun.extend(claimed)
+
+    def _claim_ended(self, error: BaseException | None) -> None:
+        self._no_claim.set()
+        if error is not None:
+            raise error
+
+    def _job_ended(self, job_id: str, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
+            # Steps and store have guards of their own; whatever is left must not cost the slot (PIPE-67).
+            log.error("Job %s was left as it stands", job_id, exc_info=error)
+        elif error is not None:
+            raise error
 
     def _find_unanswered(self) -> list[Changed]:
         """Find the jobs of a claim that was committed while its answer was lost; no slot has them (DEP-29)."""
-        held = self._slots.held
         owner = (self._owner.identity, self._owner.incarnation)
         return [
             Changed(job, change_of(job, "claim", JobStatus.QUEUED, ""), wakes=False)
             for job in self._parts.jobs.in_flight()
-            if job.id not in held
+            if job.id not in self._under_way
             and (job.owner_identity, job.owner_incarnation) == owner
             and job.status is JobStatus.PROCESSING
             and job.sign_call_started_at is None
         ]
 
-    def _serve_slot(self, is_last: bool) -> None:
-        while (changed := self._inbox.get()) is not None:
-            try:
-                self._run(changed)
-            except Exception:
-                # Steps and store have guards of their own; whatever is left must not cost the slot (PIPE-67).
-                log.exception("Job %s was left as it stands", changed.job.id)
-            except BaseException as error:
-                if is_last:
-                    # Before the slot is free, or one more job would be claimed that nothing runs.
-                    self._stop_claiming(error)
-                raise
-            finally:
-                self._slots.give_back(changed.job.id)
-                self._parts.queue.wake.set()
-
-    def _run(self, claimed: Changed) -> None:
-        work = Work(self._parts, claimed.job)
+    async def _run(self, claimed: Changed) -> None:
+        work = self._under_way.setdefault(claimed.job.id, Work(self._parts, claimed.job))
         step = LOCAL[0]
-        self._under_way[work.job.id] = work
         try:
-            self._parts.announce(claimed)
+            await self._parts.tell(claimed)
             for step in LOCAL:
                 with work.timed(step.name):
-                    step.act(work)
+                    await step.act(work)
         except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)
-            self._ending.fail(work, step, error)
+            await self._ending.fail(work, step, error)
         else:
-            self._ending.complete(work)
+            await self._ending.complete(work)
         finally:
             del self._under_way[claimed.job.id]

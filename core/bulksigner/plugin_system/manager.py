@@ -151,6 +151,10 @@ class PluginSet:
             except ANYTHING as error:  # an onlooker must not stop the work it looks at
                 self._log_once(plugin, hook, describe(error))
 
+    def answers(self, hook: str) -> bool:
+        """Tell whether any loaded plugin implements a hook."""
+        return bool(self._turns(hook))
+
     def choose_format(self, name: str, head: bytes = b"") -> Format | None:
         """Ask for the format of a file, built-ins last; a plugin that fails is logged once and passed over."""
         for plugin, call in sorted(self._turns(_CHOOSE_FORMAT), key=lambda turn: turn[0].is_builtin):

@@ -11,7 +11,7 @@ import attrs
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.signing import Format
 
-__all__ = ["KeyReference", "OpenedProfile", "StoredProfile"]
+__all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile"]
 
 
 @attrs.frozen
@@ -36,12 +36,24 @@ class StoredProfile:
     extras: Mapping[str, object]
     input_folder: str | None
     row_version: int = 1
+    certificate_version: int = 1
+    """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
+
+
+class KeyHold:
+    """Shared by everything in this process that may still use one opened key; the key is closed after the last."""
+
+    __slots__ = ("__weakref__",)
 
 
 @attrs.frozen
 class KeyReference:
-    """What another process needs to open the same key; it travels through a pipe and is never stored (PERF-06)."""
+    """What another process needs to open the same key; it travels through a pipe and is never stored (PERF-06).
+
+    `profile` is what the engine calls the key. It moves with the certificate, so that jobs under way end with the key
+    they began with while later ones take the new one.
+    """
 
     profile: str
     source: str
@@ -53,7 +65,9 @@ class KeyReference:
 class OpenedProfile:
     """A profile of this process: its key, or the reason why it cannot sign.
 
-    `extras` holds the plugins' keys by class; `locator` names the place of the key without any secret.
+    `stored` is what is in force. `extras` holds the plugins' keys by class; `locator` names the place of the key
+    without any secret. `refused` is the row as it is stored where its certificate does not open and the former one
+    stays in force; `pending` then says why.
     """
 
     stored: StoredProfile
@@ -64,6 +78,20 @@ class OpenedProfile:
     certificate_not_after: datetime.datetime | None = None
     extras: Mapping[type[Any], object] = attrs.field(factory=dict)
     locator: str = ""
+    refused: StoredProfile | None = None
+    pending: str | None = None
+    hold: KeyHold | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def row(self) -> StoredProfile:
+        """Return the row that was read last."""
+        return self.refused or self.stored
+
+    @property
+    def keyless(self) -> str | None:
+        """Say who signs where this profile needs no key, or None (API-87)."""
+        has_none = self.key is None and self.degraded is None
+        return f"the method {self.stored.method} signs" if has_none else None
 
     @property
     def name(self) -> str:

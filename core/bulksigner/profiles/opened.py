@@ -1,9 +1,10 @@
-"""Opens the keys of all profiles at boot and holds them; a profile that fails is a row with a reason (PERF-01)."""
+"""Opens the keys of profiles and holds them; a profile that fails is a row with a reason (PERF-01)."""
 
 from __future__ import annotations
 
 import datetime
 import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,42 +15,89 @@ from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.plugin_system.registry import Registry
-from bulksigner.profiles.model import KeyReference, OpenedProfile, StoredProfile
+from bulksigner.profiles.model import KeyHold, KeyReference, OpenedProfile, StoredProfile
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, key_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
 
-__all__ = ["OpenedProfiles", "open_profiles"]
+__all__ = ["OpenedProfiles", "ProfileOpener", "open_profiles"]
 
 _LOG = logging.getLogger("bulksigner.profiles")
 
 
+@attrs.frozen
+class _View:
+    """The profiles at one moment, by name and by folder."""
+
+    all: tuple[OpenedProfile, ...]
+    by_name: Mapping[str, OpenedProfile]
+    by_folder: Mapping[str, OpenedProfile]
+
+
+def _view(profiles: Sequence[OpenedProfile]) -> _View:
+    return _View(
+        tuple(profiles),
+        {profile.name.casefold(): profile for profile in profiles},
+        {profile.stored.input_folder: profile for profile in profiles if profile.stored.input_folder},
+    )
+
+
 class OpenedProfiles:
-    """The profiles of this process by name and by folder."""
+    """The profiles of this process by name and by folder; edits replace them all at once."""
 
     def __init__(self, profiles: Sequence[OpenedProfile], warnings: Sequence[str] = ()) -> None:
-        self.all = tuple(profiles)
         self.warnings = tuple(warnings)
-        self._by_name = {profile.name.casefold(): profile for profile in self.all}
-        self._by_folder = {profile.stored.input_folder: profile for profile in self.all if profile.stored.input_folder}
+        self._closings: list[weakref.finalize[..., KeyHold]] = []
+        self._forget: Callable[[KeyReference], None] = _forget_nothing
+        self._now = _view(())
+        self.replace(profiles)
+
+    @property
+    def all(self) -> tuple[OpenedProfile, ...]:
+        """Return every profile, in the order of their names."""
+        return self._now.all
 
     def get(self, name: str) -> OpenedProfile | None:
         """Return a profile by its name in any case (CFG-86), or None."""
-        return self._by_name.get(name.casefold())
+        return self._now.by_name.get(name.casefold())
 
     def bound(self, folder: str) -> OpenedProfile | None:
         """Return the profile of an input folder, or None (PIPE-60)."""
-        return self._by_folder.get(folder)
+        return self._now.by_folder.get(folder)
+
+    def when_closed(self, forget: Callable[[KeyReference], None]) -> None:
+        """Have `forget` called with the reference of each key that is closed, in whatever thread let go of it last."""
+        self._forget = forget
+
+    def replace(self, profiles: Sequence[OpenedProfile]) -> None:
+        """Take these from now on; a key that none of them has is closed when the last job that uses it has ended."""
+        known = {id(profile.hold) for profile in self._now.all}
+        self._closings = [closing for closing in self._closings if closing.alive]
+        for profile in profiles:
+            if profile.key is not None and profile.hold is not None and id(profile.hold) not in known:
+                closing = weakref.finalize(profile.hold, self._close, profile.key, profile.name, profile.key_reference)
+                # At the end of the process a driver may be gone already; `close` comes before.
+                closing.atexit = False
+                self._closings.append(closing)
+        self._now = _view(profiles)
 
     def close(self) -> None:
         """Let go of every key; one that will not close does not keep the others open."""
-        for profile in self.all:
-            if profile.key is not None:
-                try:
-                    profile.key.close()
-                except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the service stops anyway
-                    _LOG.warning("The key of profile '%s' did not close: %s", profile.name, type(error).__name__)
+        for closing in self._closings:
+            closing()
+
+    def _close(self, key: OpenedKey, name: str, reference: KeyReference | None) -> None:
+        if reference is not None:
+            self._forget(reference)
+        try:
+            key.close()
+        except Exception as error:  # noqa: BLE001 - a driver may raise anything, and nobody waits for this key
+            _LOG.warning("The key of profile '%s' did not close: %s", name, type(error).__name__)
+
+
+def _forget_nothing(reference: KeyReference) -> None:
+    """Stand in where no engine is."""
 
 
 def _keep_nothing(secret: Secret) -> None:
@@ -87,35 +135,84 @@ def open_profiles(
                 )
             ]
         )
-    opener = _Opener(registry, sealer, keep_secret)
-    return OpenedProfiles([opener.open_or_degrade(profile) for profile in stored])
+    opener = ProfileOpener(registry, sealer, keep_secret)
+    return OpenedProfiles([opener.open(profile) for profile in stored])
 
 
 @attrs.frozen
-class _Opener:
+class ProfileOpener:
+    """Opens profiles, at boot and again when they were edited."""
+
     registry: Registry
     sealer: Sealer
-    keep_secret: Callable[[Secret], None]
+    keep_secret: Callable[[Secret], None] = _keep_nothing
 
-    def open_or_degrade(self, stored: StoredProfile) -> OpenedProfile:
+    def open(self, stored: StoredProfile) -> OpenedProfile:
+        """Open one profile; one that cannot sign is degraded, with a Critical line."""
         try:
-            return self._open(stored)
+            return self.open_or_raise(stored)
         except BulkSignerError as error:
-            _LOG.critical("Profile '%s' is degraded: %s", stored.name, error.message)
-            return OpenedProfile(stored, degraded=error.message)
+            return _degrade(stored, error)
 
-    def _open(self, stored: StoredProfile) -> OpenedProfile:
+    def open_or_raise(self, stored: StoredProfile) -> OpenedProfile:
+        """Open one profile; raises `BulkSignerError` with the reason where it cannot sign."""
+        prepared = self._prepare(stored)
+        return self._with_key(prepared) if self._needs_key(stored) else prepared
+
+    def renew(self, before: OpenedProfile, stored: StoredProfile) -> OpenedProfile:
+        """Return a profile after an edit; its key is opened only where the edit, or a degraded state, asks for it.
+
+        A changed certificate that does not open leaves the one in force, as it would be until a restart (CFG-85).
+        """
+        try:
+            prepared = self._prepare(stored)
+            if not self._needs_key(stored):
+                return prepared
+        except BulkSignerError as error:
+            return _degrade(stored, error)
+        if before.key is None or not _is_same_certificate(before.row, stored):
+            try:
+                return self._with_key(prepared)
+            except BulkSignerError as error:
+                if before.key is None:
+                    return _degrade(stored, error)
+                pending = (
+                    f"its changed certificate does not open: {error.message} Jobs are signed with the one in force "
+                    f"({before.locator}). Mend it, then run: bulksigner profiles set {stored.name} --reopen"
+                )
+                _LOG.critical("Profile '%s': %s", stored.name, pending)
+        else:
+            pending = before.pending or ""
+        in_force = before.stored
+        return attrs.evolve(
+            before,
+            stored=attrs.evolve(
+                stored,
+                certificate_source=in_force.certificate_source,
+                certificate_block=in_force.certificate_block,
+                sealed=in_force.sealed,
+                certificate_version=in_force.certificate_version,
+            ),
+            extras=prepared.extras,
+            refused=stored if pending else None,
+            pending=pending or None,
+        )
+
+    def _prepare(self, stored: StoredProfile) -> OpenedProfile:
         if stored.damage is not None:
             raise PermanentFailure(stored.damage)
         unmet = self.registry.unmet(stored.extras)
         if unmet is not None:
             raise PermanentFailure(unmet)
-        extras = self._bind_extras(stored)
+        return OpenedProfile(stored, extras=self._bind_extras(stored))
+
+    def _needs_key(self, stored: StoredProfile) -> bool:
         method = self.registry.signing_method(stored.method)
         with self.registry.guard(method):
-            needs_certificate = method.needs_certificate
-        if not needs_certificate:
-            return OpenedProfile(stored, extras=extras)
+            return bool(method.needs_certificate)
+
+    def _with_key(self, prepared: OpenedProfile) -> OpenedProfile:
+        stored = prepared.stored
         if stored.certificate_source is None:
             raise PermanentFailure("no certificate is configured; choose one for this profile.")
         source = self.registry.certificate_source(stored.certificate_source)
@@ -125,8 +222,15 @@ class _Opener:
             if not isinstance(key, OpenedKey):
                 raise PermanentFailure(f"the source {source.name} opened something that is no key.")
             begins, ends = _read_validity(key.certificate)
-        reference = KeyReference(stored.name, source.name, block, is_portable)
-        return OpenedProfile(stored, key, reference, None, begins, ends, extras, locator)
+        return attrs.evolve(
+            prepared,
+            key=key,
+            key_reference=KeyReference(_name_key(stored), source.name, block, is_portable),
+            certificate_not_before=begins,
+            certificate_not_after=ends,
+            locator=locator,
+            hold=KeyHold(),
+        )
 
     def _bind_block(self, stored: StoredProfile, source: str) -> object:
         secrets: dict[str, Secret] = {}
@@ -146,6 +250,20 @@ class _Opener:
                 own = {path: one for path, one in stored.extras.items() if _first(path) in names}
                 bound[declared.cls] = structure_block(declared.cls, own, {})
         return bound
+
+
+def _degrade(stored: StoredProfile, error: BulkSignerError) -> OpenedProfile:
+    _LOG.critical("Profile '%s' is degraded: %s", stored.name, error.message)
+    return OpenedProfile(stored, degraded=error.message)
+
+
+def _is_same_certificate(one: StoredProfile, other: StoredProfile) -> bool:
+    return one.certificate_version == other.certificate_version and one.certificate_source == other.certificate_source
+
+
+def _name_key(stored: StoredProfile) -> str:
+    version = stored.certificate_version
+    return stored.name if version == 1 else f"{stored.name} (certificate {version})"
 
 
 def _first(path: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import attrs
 
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.profiles.deployment import read_fact, record_fact
+from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
@@ -20,7 +20,7 @@ from bulksigner.records.events import Event, write_event
 from bulksigner.settings.bind import unstructure_block
 from bulksigner.settings.model import DEFAULT_NAME, CoreSettings, InputFolder, ProfileSeed
 
-__all__ = ["SeedReport", "seed_profiles"]
+__all__ = ["SeedReport", "foresee_import", "report_ignored", "seed_profiles"]
 
 _MARKER = "profiles-seeded"
 
@@ -57,14 +57,22 @@ def seed_profiles(
     Of instances that boot together one imports; the others find its rows.
     """
     if profiles.all():
-        return _report_ignored(core)
+        return report_ignored(core)
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
     _refuse(drafts, core.storage.inputs, sealer)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     folders = {profile: folder for folder, profile in bound.items()}
     ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
     report = SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
-    return report if _import(profiles, ready, report, clock) else _report_ignored(core)
+    return report if _import(profiles, ready, report, clock) else report_ignored(core)
+
+
+def foresee_import(core: CoreSettings, sealer: Sealer) -> SeedReport:
+    """Say what the first start would import and bind, with nothing stored; refuses what that would (OPS-203)."""
+    drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
+    _refuse(drafts, core.storage.inputs, sealer)
+    bound, unassigned = _bind_folders(drafts, core.storage.inputs)
+    return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
 
 
 def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
@@ -74,26 +82,10 @@ def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
     return [("Signing", ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate))]
 
 
-def _keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bool]:
-    """Return the plugins' keys that differ from their defaults, and whether one of them is a secret.
-
-    A key left at its default asks for nothing, so that a profile outlives the removal of a plugin it does not use.
-    """
-    kept: dict[str, object] = {}
-    has_secret = False
-    for cls, value in extras.items():
-        plain, hidden = unstructure_block(value)
-        has_secret = has_secret or any(hidden.values())
-        mandatory = any(field.init and field.default is attrs.NOTHING for field in attrs.fields(cls))
-        default = {} if mandatory else unstructure_block(cls())[0]
-        kept |= {key: one for key, one in plain.items() if key not in default or default[key] != one}
-    return kept, has_secret
-
-
 def _draft(key: str, seed: ProfileSeed) -> _Draft:
     choice = seed.certificate
     plain, secrets = unstructure_block(choice.block) if choice and choice.block is not None else ({}, {})
-    extras, has_secret = _keep_changed(seed.extras)
+    extras, has_secret = keep_changed(seed.extras)
     if has_secret:
         raise ConfigurationRefused(
             [Failure(key, "holds a secret among the keys of a plugin.", "Only certificate blocks can store secrets.")]
@@ -203,7 +195,7 @@ def _describe(report: SeedReport) -> Event:
     return Event("SigningProfilesSeeded", " ".join(parts), facts)
 
 
-def _report_ignored(core: CoreSettings) -> SeedReport:
+def report_ignored(core: CoreSettings) -> SeedReport:
     """Count what a later boot finds in the settings and does not read (CFG-81, CFG-50)."""
     warnings = []
     if core.signing.profiles:

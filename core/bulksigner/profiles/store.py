@@ -1,4 +1,4 @@
-"""Reads and inserts profiles."""
+"""Reads and writes the profile table, and counts its saves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bulksigner.contract.signing import Format
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
-from bulksigner.records.tables import ProfileRow
+from bulksigner.records.tables import ProfileChangeRow, ProfileRow
 
 __all__ = ["ProfileStore"]
 
@@ -32,6 +32,7 @@ _READ_COLUMNS = (
     "extras",
     "input_folder",
     "row_version",
+    "certificate_version",
 )
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
@@ -39,6 +40,17 @@ _ALL = Prepared(_SELECT.order_by(ProfileRow.name_key))
 _BY_NAME = Prepared(_SELECT.where(ProfileRow.name_key == slot("name_key")))
 _BY_FOLDER = Prepared(_SELECT.where(ProfileRow.input_folder == slot("input_folder")))
 _INSERT = Prepared(ProfileRow.insert({getattr(ProfileRow, column): slot(column) for column in _WRITTEN_COLUMNS}))
+# Name and id stay for ever (CFG-86).
+_EDITED_COLUMNS = (*(column for column in _READ_COLUMNS if column not in ("id", "name")), "updated_at")
+_UPDATE = Prepared(
+    ProfileRow.update({getattr(ProfileRow, column): slot(column) for column in _EDITED_COLUMNS}).where(
+        ProfileRow.id == slot("id"), ProfileRow.row_version == slot("read_version")
+    )
+)
+_COUNT_UP = Prepared(
+    ProfileChangeRow.update({ProfileChangeRow.counter: ProfileChangeRow.counter + 1}).where(ProfileChangeRow.id == 1)
+)
+_COUNTED = Prepared(ProfileChangeRow.select(ProfileChangeRow.counter).where(ProfileChangeRow.id == 1))
 
 
 class ProfileStore:
@@ -61,30 +73,37 @@ class ProfileStore:
 
     def insert(self, profile: StoredProfile, at: datetime.datetime) -> None:
         """Insert a profile in the act under way; raises `UniqueViolation` when name or folder is taken."""
-        sealed = {field: base64.b64encode(envelope).decode() for field, envelope in profile.sealed.items()}
-        self.store.execute(
-            _INSERT,
-            id=profile.id,
-            name=profile.name,
-            name_key=profile.name.casefold(),
-            enabled=profile.enabled,
-            format=profile.format,
-            method=profile.method,
-            verify=profile.verify,
-            preserve_file_extension=profile.preserve_file_extension,
-            save_as_pem=profile.save_as_pem,
-            certificate_source=profile.certificate_source,
-            certificate_block=_write_json(profile.certificate_block),
-            sealed=_write_json(sealed),
-            extras=_write_json(profile.extras),
-            input_folder=profile.input_folder,
-            created_at=at,
-            updated_at=at,
-            row_version=profile.row_version,
-        )
+        columns = _write_columns(profile)
+        self.store.execute(_INSERT, **columns, name_key=profile.name.casefold(), created_at=at, updated_at=at)
+
+    def update(self, profile: StoredProfile, read_version: int, at: datetime.datetime) -> bool:
+        """Save a profile in the act under way; False when its row is not at `read_version` any more."""
+        columns = _write_columns(profile)
+        return self.store.execute(_UPDATE, **columns, read_version=read_version, updated_at=at).count == 1
+
+    def count_save(self) -> None:
+        """Count one more save, first in the act that saves.
+
+        Whoever saves holds this row until the commit, so that saves follow one another, and what a save reads after
+        it is what the one before has left (PIPE-58).
+        """
+        self.store.execute(_COUNT_UP)
+
+    def saves(self) -> int:
+        """Return how many saves there were; it has moved when any process has committed one (CFG-85)."""
+        return int(self.store.read(lambda: self.store.execute(_COUNTED).rows)[0][0])
 
     def _read(self, prepared: Prepared, **values: object) -> list[StoredProfile]:
         return [_from_row(row) for row in self.store.read(lambda: self.store.execute(prepared, **values).rows)]
+
+
+def _write_columns(profile: StoredProfile) -> dict[str, object]:
+    sealed = {field: base64.b64encode(envelope).decode() for field, envelope in profile.sealed.items()}
+    return {column: getattr(profile, column) for column in _READ_COLUMNS} | {
+        "certificate_block": _write_json(profile.certificate_block),
+        "sealed": _write_json(sealed),
+        "extras": _write_json(profile.extras),
+    }
 
 
 def _write_json(value: Mapping[str, object]) -> str:
@@ -130,5 +149,6 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         extras=objects["extras"],
         input_folder=columns["input_folder"],
         row_version=columns["row_version"],
+        certificate_version=columns["certificate_version"],
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

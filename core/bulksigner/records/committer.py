@@ -8,34 +8,60 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from bulksigner.lanes import Done
 from bulksigner.records.errors import ActMisused, StoreFailed
 
 __all__ = ["Committer"]
 
 T = TypeVar("T")
 
+SHARE = 3
+"""One in this many of those who are under way is waited for, so that a commit is worth its flush."""
+
+PATIENCE_SECONDS = 0.002
 GROUP_LIMIT = 128
 """Acts in one transaction, so that the first of a flood does not wait for all of it."""
 
 
 class _Waiting:
-    """An act, the thread that waits for it behind `gate`, and what became of it."""
+    """An act, who hears of its end, and what became of it."""
 
-    __slots__ = ("act", "error", "gate", "is_answered", "value")
+    __slots__ = ("act", "done", "error", "is_answered", "value")
 
-    def __init__(self, act: Callable[[], Any]) -> None:
+    def __init__(self, act: Callable[[], Any], done: Done) -> None:
         self.act = act
+        self.done = done
         self.value: Any = None
         self.error: BaseException | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
         self.is_answered = False
 
     def answer(self) -> None:
-        """Let the waiting thread go on; harmless the second time."""
+        """Tell who waits; harmless the second time."""
         if not self.is_answered:
             self.is_answered = True
-            self.gate.release()
+            self.done(None if self.error is not None else self.value, self.error)
+
+
+class _Gate:
+    """Where a thread waits for its act to end."""
+
+    __slots__ = ("_error", "_lock", "_value")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def open(self, value: Any, error: BaseException | None) -> None:
+        self._value, self._error = value, error
+        self._lock.release()
+
+    def pass_through(self) -> Any:
+        self._lock.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class Committer:
@@ -54,7 +80,10 @@ class Committer:
         self._ready = threading.Condition(threading.Lock())
         self._queue: deque[_Waiting] = deque()
         self._group: Sequence[_Waiting] = ()
+        self._wanted = 1
         self._closing = False
+        self.siblings = 0
+        """How many who write are under way; with several, one that comes first waits a moment for others."""
         self._ended: str | None = None
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
@@ -66,19 +95,25 @@ class Committer:
 
     def submit(self, act: Callable[[], T]) -> T:
         """Run `act` in a transaction and return its value once the commit is on disk; raises what the act raised."""
+        gate = _Gate()
+        self.post(act, gate.open)
+        value: T = gate.pass_through()
+        return value
+
+    def post(self, act: Callable[[], Any], done: Done) -> None:
+        """Have `act` run as `submit` does, and return at once; `done` is called in the committer's thread, quickly.
+
+        Raises `StoreFailed` when no more acts are taken, `ActMisused` inside of one.
+        """
         if self.is_current_thread:
             raise ActMisused("a write inside a write: an act must not call Store.write")
-        waiting = _Waiting(act)
+        waiting = _Waiting(act, done)
         with self._ready:
             if self._closing or self._ended is not None:
                 raise StoreFailed(f"{self._label} takes no more writes: {self._ended or 'it is being closed'}.")
             self._queue.append(waiting)
-            self._ready.notify()
-        waiting.gate.acquire()
-        if waiting.error is not None:
-            raise waiting.error
-        value: T = waiting.value
-        return value
+            if len(self._queue) >= self._wanted:
+                self._ready.notify()
 
     def close(self) -> None:
         """Refuse new acts, finish those that wait, and end the thread."""
@@ -107,9 +142,14 @@ class Committer:
 
     def _next_group(self) -> list[_Waiting]:
         with self._ready:
-            while not self._queue and not self._closing:
-                self._ready.wait()
+            self._wait_for(1, None)
+            self._wait_for(self.siblings // SHARE, PATIENCE_SECONDS)
             return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
+
+    def _wait_for(self, wanted: int, patience_seconds: float | None) -> None:
+        self._wanted = wanted
+        self._ready.wait_for(lambda: self._closing or len(self._queue) >= wanted, patience_seconds)
+        self._wanted = 1
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[_Waiting]) -> None:
         """Commit `group`; every act of it is answered when this returns."""

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from peewee import fn
+from peewee import Select, fn
 
 from bulksigner.records.postgresql import PostgresqlStore, open_postgresql
+from bulksigner.records.prepared import Prepared
 from bulksigner.records.sqlite import SqliteStore, open_sqlite
-from bulksigner.records.store import EngineKind, Store
+from bulksigner.records.store import Act, EngineKind, Store
 
-__all__ = ["EngineKind", "PostgresqlStore", "SqliteStore", "Store", "is_picked", "open_postgresql", "open_sqlite"]
+__all__ = [
+    "Act",
+    "EngineKind",
+    "PostgresqlStore",
+    "SqliteStore",
+    "Store",
+    "has_text",
+    "is_picked",
+    "lift_time_limit",
+    "open_postgresql",
+    "open_sqlite",
+]
+
+# Until the end of the transaction.
+_NO_LIMIT = Prepared(Select(columns=[fn.set_config("statement_timeout", "0", True)]))
 
 
 def is_picked(kind: EngineKind, column: Any, candidates: Any) -> Any:
@@ -22,3 +37,15 @@ def is_picked(kind: EngineKind, column: Any, candidates: Any) -> Any:
     if kind is EngineKind.SQLITE:
         return column.in_(candidates)
     return column == fn.ANY(fn.ARRAY(candidates.for_update(skip_locked=True)))
+
+
+def has_text(kind: EngineKind, column: Any, text: Any) -> Any:
+    """Return the condition that a column contains a text literally, letter for letter."""
+    find = fn.INSTR if kind is EngineKind.SQLITE else fn.STRPOS
+    return find(column, text) > 0
+
+
+def lift_time_limit(store: Store) -> None:
+    """Let the statements of the act under way take as long as the number of rows needs; SQLite has no limit."""
+    if store.kind is EngineKind.POSTGRESQL:
+        store.execute(_NO_LIMIT)

@@ -16,8 +16,9 @@ from playhouse.pool import MaxConnectionsExceeded, PooledPostgresqlDatabase
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
+from bulksigner.lanes import Done, Lanes
 from bulksigner.records.errors import ActMisused, CommitUnknown, StoreFailed, UniqueViolation, one_line
-from bulksigner.records.store import EngineKind, Store
+from bulksigner.records.store import Act, EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
 try:
@@ -36,6 +37,8 @@ UNANSWERED_LIMIT_MS = 15_000
 """How long sent data may stay unacknowledged before a connection counts as broken."""
 POOL_WAIT_SECONDS = 30
 FURTHER_ATTEMPTS = 6
+LANES = 6
+"""Threads, and so connections, that write submitted acts."""
 SILENCE_SECONDS = 1.0
 """How often those who are prompt try to connect to a server that does not answer."""
 LOWEST_SERVER = 130000
@@ -75,6 +78,9 @@ class PostgresqlStore(Store):
         self._local = threading.local()
         self._prompt_gate = threading.Lock()
         self._silent_until = 0.0
+        self._lanes: Lanes[Act[Any]] = Lanes(
+            "writes", LANES, self.carry_out, lambda: StoreFailed(f"{label} takes no more writes: it is being closed.")
+        )
 
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:
         """Run `act` in a READ COMMITTED transaction on this thread's connection; see `Store.write`."""
@@ -96,6 +102,10 @@ class PostgresqlStore(Store):
                 return value
 
         return self._repeat(attempt, settle)
+
+    def submit(self, act: Act[Any], done: Done) -> None:
+        """Have one of a few threads write the act; commits at the same time share the server's flush."""
+        self._lanes.put(act, done)
 
     def read(self, act: Callable[[], T]) -> T:
         """Run `act` on a connection of the pool; inside an act, on that act's own."""
@@ -151,7 +161,8 @@ class PostgresqlStore(Store):
         return True
 
     def close(self) -> None:
-        """Close every connection."""
+        """Finish the acts that wait and close every connection."""
+        self._lanes.close()
         self.database.close_all()
 
     @property

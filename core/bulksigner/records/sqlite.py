@@ -13,10 +13,11 @@ import peewee
 from playhouse.pool import MaxConnectionsExceeded, PooledSqliteDatabase
 
 from bulksigner.contract.errors import StartRefused
+from bulksigner.lanes import Done
 from bulksigner.mounts import network_type
 from bulksigner.records.committer import Committer
 from bulksigner.records.errors import FileLost, StoreFailed, UniqueViolation
-from bulksigner.records.store import EngineKind, Store
+from bulksigner.records.store import Act, EngineKind, Store
 from bulksigner.records.times import UTC_TYPE
 
 __all__ = ["SqliteStore", "hold_side_file", "open_sqlite"]
@@ -63,6 +64,14 @@ class SqliteStore(Store):
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:  # noqa: ARG002  # a local commit always answers
         """Have the committer run `act`; see `Store.write`."""
         return self._committer.submit(act)
+
+    def submit(self, act: Act[Any], done: Done) -> None:
+        """Have the committer run the act with those that wait beside it."""
+        self._committer.post(act.run, done)
+
+    def expect(self, count: int) -> None:
+        """Have the committer wait a moment for some of those who are under way."""
+        self._committer.siblings = count
 
     def read(self, act: Callable[[], T]) -> T:
         """Run `act` on a reader's connection, or on the committer's inside an act."""

@@ -6,14 +6,33 @@ import abc
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
+import attrs
+
+from bulksigner.lanes import Done
 from bulksigner.records.errors import ActMisused
 from bulksigner.records.prepared import Prepared, Result
 
-__all__ = ["EngineKind", "Store"]
+__all__ = ["Act", "EngineKind", "Store"]
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class Act(Generic[T]):
+    """What one transaction does, for `Store.write` and `Store.submit`; `label` names it in tests and traces.
+
+    `run` does database work only and may be run again after a lost connection or a deadlock, so it keeps nothing
+    outside of its value. When the answer to a commit was lost, `settle` looks at the rows and returns the value that
+    `run` would have had, or None when nothing was recorded (DEP-29); without it `CommitUnknown` is raised. One that is
+    `prompt` fails at once where others would wait for a server to come back.
+    """
+
+    label: str
+    run: Callable[[], T]
+    settle: Callable[[], T | None] | None = None
+    is_prompt: bool = False
 
 
 class EngineKind(enum.Enum):
@@ -37,13 +56,27 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:
-        """Run `act` in one transaction and return its value once the commit is durable.
+        """Run `act` in one transaction and return its value once the commit is durable; see `Act` for both.
 
-        `act` does database work only and may be run again after a lost connection or a deadlock, so it keeps nothing
-        outside of its value. When the answer to a commit was lost, `settle` looks at the rows and returns the value
-        the act would have had, or None when nothing was recorded (DEP-29); without it `CommitUnknown` is raised.
         Raises `UniqueViolation`, `StoreFailed`, `ActMisused` inside another act, and whatever `act` raises.
         """
+
+    def carry_out(self, act: Act[T]) -> T:
+        """Write one act and wait for it; raises what `write` raises."""
+        if not act.is_prompt:
+            return self.write(act.run, settle=act.settle)
+        with self.promptly():
+            return self.write(act.run, settle=act.settle)
+
+    @abc.abstractmethod
+    def submit(self, act: Act[Any], done: Done) -> None:
+        """Have one act written and return at once; `done` hears of it when the commit is durable, or has failed.
+
+        Acts that wait at the same time may share a commit, never a fate (PERF-07).
+        """
+
+    def expect(self, count: int) -> None:  # noqa: B027 - most engines need not know
+        """Tell how many who submit acts are under way, so that commits may wait a moment to be shared (PERF-07)."""
 
     @abc.abstractmethod
     def read(self, act: Callable[[], T]) -> T:

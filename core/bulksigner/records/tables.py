@@ -15,6 +15,7 @@ __all__ = [
     "JobTimingRow",
     "JobTimingSumRow",
     "PipelineStateRow",
+    "ProfileChangeRow",
     "ProfileRow",
     "RetentionAcknowledgementRow",
     "RetentionLeaseRow",
@@ -131,13 +132,27 @@ class ProfileRow(_Row):
     created_at = UtcField()
     updated_at = UtcField()
     row_version = peewee.IntegerField()
+    certificate_version = peewee.IntegerField()
 
     class Meta:
         table_name = "profile"
 
 
+class ProfileChangeRow(_Row):
+    """The one row that counts the saves of profiles (CFG-85); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    counter = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "profile_change"
+
+
 class PipelineStateRow(_Row):
-    """The one row that says whether claims are paused (PIPE-68); its `id` is always 1."""
+    """The one row that says whether claims are paused (PIPE-68); its `id` is always 1.
+
+    `changed_at`, `changed_by` and `reason` tell of the last change, the others of the last pause and the last resume.
+    """
 
     id = peewee.IntegerField(primary_key=True)
     paused = peewee.BooleanField()
@@ -145,6 +160,9 @@ class PipelineStateRow(_Row):
     changed_by = peewee.TextField(null=True)
     reason = peewee.TextField(null=True)
     row_version = peewee.IntegerField()
+    paused_at = UtcField(null=True)
+    paused_by = peewee.TextField(null=True)
+    resumed_at = UtcField(null=True)
 
     class Meta:
         table_name = "pipeline_state"

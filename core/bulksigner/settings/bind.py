@@ -81,8 +81,10 @@ class Binder:
     def _bind_nested(self, cls: type[Any], node: Node | None, path: _Path) -> Any:
         if cls is CertificateChoice:
             return self._bind_certificate(node, path)
-        if cls is not ProfileSeed:
-            return self.bind(cls, node, path)
+        return self.bind_profile(node, path) if cls is ProfileSeed else self.bind(cls, node, path)
+
+    def bind_profile(self, node: Node | None, path: _Path) -> ProfileSeed:
+        """Bind a profile together with the keys that plugins declared for it."""
         own = {member.key for member in members_of(ProfileSeed)}
         foreign = {member.key for extra in self.extras for member in members_of(extra)}
         seed = self.bind(ProfileSeed, node, path, foreign)
@@ -182,7 +184,7 @@ def warn_unknown(
         for below, leaf in leaves:
             if leaf.value is not None:
                 key = show_path((*path, spelled, *below))
-                findings.warn(f"The key {key} ({leaf.origin}) is unknown and has no effect{hint}.")
+                findings.meet_unknown(key, leaf.origin, hint)
 
 
 def _show_given(value: Any) -> str:

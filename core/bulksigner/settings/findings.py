@@ -18,6 +18,8 @@ class Findings:
     warnings: list[str] = attrs.Factory(list)
     notices: list[str] = attrs.Factory(list)
     secrets: list[Secret] = attrs.Factory(list)
+    unknown: list[tuple[str, str, str]] = attrs.Factory(list)
+    """Keys that nothing declares: the key, where it stands, and what may be meant."""
 
     def refuse(self, key: str, problem: str, remedy: str, origin: str = "") -> None:
         """Record a failure; a second one of the same key is a consequence of the first and is dropped."""
@@ -27,6 +29,11 @@ class Findings:
     def warn(self, text: str) -> None:
         """Record something that does not stop the start."""
         self.warnings.append(text)
+
+    def meet_unknown(self, key: str, origin: str, hint: str) -> None:
+        """Warn of a key that nothing declares (CFG-14)."""
+        self.unknown.append((key, origin, hint))
+        self.warn(f"The key {key} ({origin}) is unknown and has no effect{hint}.")
 
     def note(self, text: str) -> None:
         """Record a line of information."""

@@ -20,10 +20,12 @@ from bulksigner.settings.model import (
 )
 from bulksigner.settings.shapes import Kind, members_of
 
-__all__ = ["check_rules", "list_certificates"]
+__all__ = ["SHORTEST_MASKED", "check_profile", "check_rules", "list_certificates"]
 
 _SPARE_CONNECTIONS = 3
-_SHORTEST_MASKED = 12
+SHORTEST_MASKED = 12
+"""A secret below this length cannot be masked in logs wherever it appears (SEC-56)."""
+
 _SINGLE_SESSION_SOURCES = ("Pkcs11", "WindowsStore")
 
 
@@ -76,21 +78,26 @@ def _check_profiles(core: CoreSettings, findings: Findings) -> None:
             findings.refuse(
                 f"{key}:Name", f"is {quote(seed.name)}, as is another profile's.", "Give each its own name."
             )
-        if seed.name == DEFAULT_NAME and not seed.enabled:
-            findings.refuse(f"{key}:Enabled", "is false, but default cannot be disabled.", "Remove the key.")
-        _check_format(key, seed, findings)
-        if seed.method == LOCAL_METHOD and seed.certificate is None:
-            findings.refuse(
-                f"{key}:Certificate",
-                f"is missing, and the method {LOCAL_METHOD} signs with it.",
-                "Add the block, such as Certificate:Source and Certificate:Pfx:Path.",
-            )
+        check_profile(f"{key}:", seed, findings)
 
 
-def _check_format(key: str, seed: ProfileSeed, findings: Findings) -> None:
+def check_profile(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
+    """Apply the rules on one profile, at the import and at every save (CFG-81); keys are shown after `prefix`."""
+    if seed.name == DEFAULT_NAME and not seed.enabled:
+        findings.refuse(f"{prefix}Enabled", "is false, but default cannot be disabled.", "Leave it enabled.")
+    _check_format(prefix, seed, findings)
+    if seed.method == LOCAL_METHOD and seed.certificate is None:
+        findings.refuse(
+            f"{prefix}Certificate",
+            f"is missing, and the method {LOCAL_METHOD} signs with it.",
+            "Add the block, such as Certificate:Source and Certificate:Pfx:Path.",
+        )
+
+
+def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     if seed.format is None and seed.name != DEFAULT_NAME:
         findings.refuse(
-            f"{key}:Format",
+            f"{prefix}Format",
             f"is missing; only the profile {DEFAULT_NAME} may go by file extension.",
             f"Give one of {', '.join(known.value for known in Format)}.",
         )
@@ -102,7 +109,7 @@ def _check_format(key: str, seed: ProfileSeed, findings: Findings) -> None:
         if given and seed.format not in allowed:
             formats = " or ".join(known.value for known in allowed)
             found = "not set" if seed.format is None else seed.format.value
-            findings.refuse(f"{key}:{name}", f"needs Format {formats}, which is {found}.", "Remove the key.")
+            findings.refuse(f"{prefix}{name}", f"needs Format {formats}, which is {found}.", "Take it out.")
 
 
 def list_certificates(core: CoreSettings) -> Iterator[tuple[str, CertificateChoice]]:
@@ -120,8 +127,8 @@ def _warn_of_short_secrets(key: str, choice: CertificateChoice, findings: Findin
         return
     for member in members_of(type(choice.block)):
         value = getattr(choice.block, member.name)
-        if member.kind is Kind.SCALAR and isinstance(value, Secret) and 0 < len(value.reveal()) < _SHORTEST_MASKED:
+        if member.kind is Kind.SCALAR and isinstance(value, Secret) and 0 < len(value.reveal()) < SHORTEST_MASKED:
             findings.warn(
-                f"{key}:{choice.source}:{member.key} is shorter than {_SHORTEST_MASKED} characters: "
+                f"{key}:{choice.source}:{member.key} is shorter than {SHORTEST_MASKED} characters: "
                 "logs cannot mask it wherever it appears (CFG-71)."
             )

@@ -10,6 +10,7 @@ A plugin's test derives a class, overrides the fixtures that hand out its provid
 from __future__ import annotations
 
 import hashlib
+import pickle
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from bulksigner.contract.certificate import CertificateSource, Digest, KeyAlgori
 from bulksigner.contract.errors import BulkSignerError, HeldElsewhere, ProviderError, StepFailed
 from bulksigner.contract.observe import ReadinessCheck, ReadinessRow
 from bulksigner.contract.signing import Dispatched, Measured, Overtaken, Signed, SigningMethod, SigningRequest
-from bulksigner.contract.storage import Fingerprint, Folder, RemovalOutcome, StorageProvider
+from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, RemovalOutcome, StorageProvider
 from bulksigner.contract.validation import CheckReport, FileValidator, StagedFile
 
 __all__ = [
@@ -215,6 +216,20 @@ class FolderContract:
         assert folder.remove_if("a.txt", again).outcome is RemovalOutcome.REMOVED
         assert folder.look("a.txt") is None
         assert folder.remove_if("a.txt", again).outcome is RemovalOutcome.ABSENT
+
+    def test_a_near_folder_travels(self, folder: Folder, tmp_path: Path) -> None:
+        """PERF-06: what says that it is near copies and removes in another process as it does in this one."""
+        if not (isinstance(folder, NearFolder) and folder.is_near):
+            return
+        far_end = pickle.loads(pickle.dumps(folder))
+        self.put(folder, "a.txt", _CONTENT)
+        seen = far_end.copy_to("a.txt", tmp_path / "copy")
+        self.put(folder, "a.txt", _CONTENT[::-1])
+        assert far_end.remove_now("a.txt", seen).outcome is RemovalOutcome.DIVERGED
+        again = folder.copy_to("a.txt", tmp_path / "again")
+        assert far_end.remove_now("a.txt", again).outcome is RemovalOutcome.REMOVED
+        assert folder.look("a.txt") is None
+        assert far_end.remove_now("a.txt", again).outcome is RemovalOutcome.ABSENT
 
     def test_a_hold_is_exclusive_until_released(self, folder: Folder) -> None:
         """PIPE-91: a second hold is `HeldElsewhere`; releasing twice is harmless and takes nothing from the next."""

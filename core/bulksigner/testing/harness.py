@@ -11,16 +11,17 @@ from pathlib import Path
 
 from bulksigner.app import build
 from bulksigner.boot import lay_foundation
-from bulksigner.exposure import expose
 from bulksigner.jobs import listing
 from bulksigner.jobs.model import HistoryEntry, Job
 from bulksigner.jobs.states import ACTIVE
 from bulksigner.life import Service
+from bulksigner.operations.people import Person
 from bulksigner.testing.certificates import Issued, make_authority
 
 __all__ = ["API_KEY", "Harness", "NeverIdle", "prepare"]
 
 API_KEY = "a key for tests only"
+OPERATOR = Person("operator", "ApiKey")
 _SETTINGS = "settings.json"
 _IS_INPUT_NAME = re.compile(r"Storage:Inputs:\d+:Name")
 _PAGE = 500
@@ -116,16 +117,17 @@ class Harness:
 
     def retry(self, job: Job) -> Job:
         """Retry a failed job as an operator would; returns the new job."""
-        return expose(self.service).retry(job.id).job
+        return self.service.operations.operator.retry(job.id, OPERATOR).job
 
     def run_until_idle(self, timeout_seconds: float = 60.0) -> list[Job]:
-        """Let watchers and worker take turns until nothing is left to do; returns every job, oldest first.
+        """Let edits, watchers and worker take turns until nothing is left to do; returns every job, oldest first.
 
         Raises `NeverIdle` with the work that is left.
         """
         service = self.service
         deadline = time.monotonic() + timeout_seconds
         while True:
+            service.profile_watch.step()
             service.watchers.step()
             worked = service.worker.step()
             waiting = sum(status.candidate_count for status in service.watchers.statuses())

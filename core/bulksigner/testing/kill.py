@@ -29,7 +29,7 @@ from typing import Any
 import attrs
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
-from bulksigner.pipeline import engine, engine_worker
+from bulksigner.pipeline import tasks
 
 __all__ = [
     "DIED",
@@ -256,14 +256,13 @@ class _WatchedKey:
 
 
 def _watch_keys(turns: _Turns) -> None:
-    original = engine.sign_here
+    original = tasks.sign_here
 
     @functools.wraps(original)
     def sign_here(task: Any, method: Any, key: OpenedKey) -> Any:
         return original(task, method, _WatchedKey(key, turns, task.measured.sha256.hex()))
 
-    for module in (engine, engine_worker):
-        vars(module)["sign_here"] = sign_here
+    vars(tasks)["sign_here"] = sign_here
 
 
 def _wrap(turns: _Turns, step: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,8 +11,12 @@ import falcon
 
 from bulksigner.contract.errors import Refusal
 from bulksigner.contract.settings import Secret
+from bulksigner.operations.people import Person
 
-__all__ = ["ApiKeyGuard", "Policy"]
+__all__ = ["ApiKeyGuard", "Policy", "person_of"]
+
+HOLDER_OF_KEY = Person("operator", "ApiKey")
+"""Whoever has the key is an operator and has no other name (SEC-26)."""
 
 
 class Policy(enum.Enum):
@@ -35,10 +39,10 @@ class ApiKeyGuard:
     def _digest(self, value: bytes) -> bytes:
         return hmac.new(self._pepper, value, hashlib.sha256).digest()
 
-    def admit(self, policy: Policy, request: falcon.Request) -> None:
-        """Let the request pass, or raise a `Refusal` with a code of `auth`."""
+    def admit(self, policy: Policy, request: falcon.Request) -> Person | None:
+        """Let the request pass and say who asks, None on an anonymous route; raises `Refusal` with a code of `auth`."""
         if policy is Policy.ANONYMOUS:
-            return
+            return None
         # WSGI hands header bytes over as Latin-1 text (PEP 3333).
         given = (request.get_header(self._header) or "").encode("latin-1", "replace")
         is_equal = hmac.compare_digest(self._digest(given), self._expected)
@@ -49,3 +53,12 @@ class ApiKeyGuard:
                 f"Send the API key in the header {self._header}; it is missing or wrong.",
                 code="auth.invalid-credentials",
             )
+        return HOLDER_OF_KEY
+
+
+def person_of(request: falcon.Request) -> Person:
+    """Return who asks on a route that is not anonymous."""
+    person = request.context.person
+    if not isinstance(person, Person):
+        raise TypeError(f"{request.path} is open to anybody, and needs to know who asks")
+    return person

@@ -84,6 +84,8 @@ class Problems:
             self._answer_unexpected(request, response, refusal, _)
             return
         errors = refusal.errors if isinstance(refusal, InvalidRequest) else None
+        if status >= 500:
+            _log.error("Request failed: %s", refusal.message, extra=facts(method=request.method, path=request.path))
         if status == 401:
             response.set_header("WWW-Authenticate", 'ApiKey realm="bulksigner"')
         self._send(request, response, Problem(status, code, row.title, refusal.message, errors))

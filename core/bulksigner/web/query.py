@@ -8,8 +8,19 @@ import falcon
 
 from bulksigner.web.problems import InvalidRequest
 
-__all__ = ["read_number", "read_single"]
+__all__ = [
+    "DEFAULT_PAGE_SIZE",
+    "FILTER_INVALID",
+    "MAX_PAGE",
+    "MAX_PAGE_SIZE",
+    "read_number",
+    "read_several",
+    "read_single",
+]
 
+MAX_PAGE = 10_737_418
+MAX_PAGE_SIZE = 200
+DEFAULT_PAGE_SIZE = 50
 FILTER_INVALID = "validation.filter-invalid"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -23,6 +34,11 @@ def read_single(request: falcon.Request, name: str, *, code: str = FILTER_INVALI
     if len(given) > 1:
         raise InvalidRequest(name, "may be given once", code=code)
     return given[0]
+
+
+def read_several(request: falcon.Request, name: str) -> list[str]:
+    """Return every value of a parameter that may be repeated; a blank one counts as an empty text."""
+    return request.get_param_as_list(name) or ([""] if request.has_param(name) else [])
 
 
 def read_number(request: falcon.Request, name: str, *, default: int, highest: int | None = None) -> int:

@@ -27,6 +27,29 @@ _UPLOADS = (
     "",
     "`GET /api/jobs` takes `status`, `profile`, `page` (from 1) and `pageSize` (default 50, at most 200). A value that "
     "cannot be read is refused; it never widens the list.",
+    "",
+    "`GET /api/events` takes the same `page` and `pageSize`, `eventType` (may be repeated), `from` (inclusive) and "
+    "`to` (exclusive) in ISO 8601, in UTC where no offset is given, and `contains`, a text that is looked for letter "
+    "by letter.",
+    "",
+    "## Reasons",
+    "",
+    'Cancel, pause and resume take an optional body `{"reason": "..."}` of at most 512 characters; unknown members are '
+    "ignored. The reason stands in the history of the job or in the event.",
+    "",
+    "## Pause and resume",
+    "",
+    "The three routes below `/api/pipeline` answer the state: `paused`, `pausedAtUtc`, `resumedAtUtc`, `pausedBy`, "
+    "`reason` (of the last change), `maxConcurrency`, `jobsInFlight` and `jobsInFlightByFormat`. `pausedAtUtc`, "
+    "`pausedBy` and `resumedAtUtc` tell of the last pause and the last resume, so both stay known. Asking for a state "
+    "that is there already is no error and writes nothing. `pipeline.race-lost` means that somebody turned the flag at "
+    "the same moment: read the state again.",
+    "",
+    "## Clear Jobs",
+    "",
+    "`DELETE /api/jobs` answers when all is done: `deleted`, `filesDeleted`, `foldersDeleted`, `eventsDeleted`, "
+    "`itemsFailed` and `message`. It goes on when the connection is closed. What could not be deleted is named in the "
+    "log.",
 )
 
 
@@ -67,7 +90,8 @@ def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
         (
             note,
             "",
-            "Dispatch on the code: titles may change. `—` for a status: never an HTTP answer, only recorded on a job.",
+            "Dispatch on the code: titles may change. `—` for a status: never an HTTP answer, but recorded on a "
+            "job, or told by a command.",
             "",
             "| Code | Status | Meaning | Routes |",
             "|---|---|---|---|",

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from bulksigner.contract.codes import CODES
-from bulksigner.web.api import backup, cleanup, files, folders, health, jobs
+from bulksigner.web.api import backup, cleanup, events, files, folders, health, jobs, pipeline
 from bulksigner.web.guards import Policy
 from bulksigner.web.limits import MAX_BODY_BYTES
 
@@ -35,6 +35,8 @@ def _codes(*names: str, **others: int) -> Mapping[str, int]:
     statuses = {name: CODES[name].status or 500 for name in names}
     return MappingProxyType(statuses | others)
 
+
+_PAUSING = _codes("validation.reason-too-long", "pipeline.race-lost", "pipeline.state-missing")
 
 ROUTES = (
     Route("GET", "/api/health", Policy.ANONYMOUS, health.answer_health, 200, _codes(), "The process answers"),
@@ -93,12 +95,61 @@ ROUTES = (
         _codes(
             "job.not-found",
             "job.not-failed",
+            "job.rejected-not-retriable",
+            "file.already-processed",
             "job.input-missing",
             "profile.disabled",
             "job.race-lost",
             **{"job.path-too-long": 409},
         ),
         "Queue a failed job's input again, as a new job",
+    ),
+    Route(
+        "POST",
+        "/api/jobs/{id}/cancel",
+        Policy.OPERATOR,
+        jobs.cancel,
+        200,
+        _codes("job.not-found", "job.not-queued", "job.race-lost", "validation.reason-too-long"),
+        "End a job that waits; its input stays",
+    ),
+    Route(
+        "DELETE",
+        "/api/jobs",
+        Policy.OPERATOR,
+        jobs.clear,
+        200,
+        _codes(),
+        "Remove every job with its files, and all events so far",
+    ),
+    Route(
+        "GET",
+        "/api/pipeline/state",
+        Policy.OPERATOR,
+        pipeline.show,
+        200,
+        _codes("pipeline.state-missing"),
+        "Paused or not, and the jobs under way",
+    ),
+    Route("POST", "/api/pipeline/pause", Policy.OPERATOR, pipeline.pause, 200, _PAUSING, "Take up no more jobs"),
+    Route("POST", "/api/pipeline/resume", Policy.OPERATOR, pipeline.resume, 200, _PAUSING, "Take up jobs again"),
+    Route(
+        "GET",
+        "/api/events",
+        Policy.OPERATOR,
+        events.list_page,
+        200,
+        _codes("validation.filter-invalid"),
+        "One page of operational events",
+    ),
+    Route(
+        "GET",
+        "/api/events/types",
+        Policy.OPERATOR,
+        events.list_types,
+        200,
+        _codes(),
+        "The types of which there are events",
     ),
     Route(
         "POST",

@@ -11,15 +11,23 @@ import attrs
 from bulksigner.backup.desk import BackupDesk
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format
 from bulksigner.jobs.model import Changed, HistoryEntry, Job
 from bulksigner.jobs.states import JobStatus
 from bulksigner.observability.readiness import Report
+from bulksigner.operations.clear import Cleared
+from bulksigner.operations.people import Person
+from bulksigner.pipeline.pause import PauseState
+from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.retention.desk import RetentionDesk
 
 __all__ = [
+    "EventPage",
+    "FindEvents",
     "FindPage",
     "FolderReport",
     "JobPage",
+    "PipelineView",
     "ReceiveUpload",
     "RescanReport",
     "WebServices",
@@ -91,6 +99,30 @@ class RescanReport(Protocol):
     def folders(self) -> Sequence[FolderReport]: ...
 
 
+class EventPage(Protocol):
+    """One page of events, newest first, and how many there are in all (API-42)."""
+
+    @property
+    def items(self) -> Sequence[EventEntry]: ...
+    @property
+    def total_count(self) -> int: ...
+
+
+class FindEvents(Protocol):
+    """Reads one page of the events that pass a filter; `page` counts from 1."""
+
+    def __call__(self, wanted: EventFilter, /, *, page: int, page_size: int) -> EventPage: ...
+
+
+@attrs.frozen
+class PipelineView:
+    """The pause flag, and what is under way beside it (API-68)."""
+
+    state: PauseState
+    max_concurrency: int
+    in_flight: Mapping[Format, int]
+
+
 @attrs.frozen
 class WebServices:
     """Everything the routes call; whoever passes an act here has put its after-commit effects in."""
@@ -101,11 +133,18 @@ class WebServices:
     uploads_enabled: bool
     max_upload_bytes: int
     receive_upload: ReceiveUpload
-    rescan: Callable[[str | None], RescanReport]
+    rescan: Callable[[str | None, Person], RescanReport]
     find_job: Callable[[str], Job | None]
     find_page: FindPage
     read_history: Callable[[str], Sequence[HistoryEntry]]
-    retry: Callable[[str], Changed]
+    retry: Callable[[str, Person], Changed]
+    cancel: Callable[[str, Person, str | None], Changed]
+    clear: Callable[[Person], Cleared]
+    read_pipeline: Callable[[], PipelineView]
+    pause: Callable[[Person, str | None], PipelineView]
+    resume: Callable[[Person, str | None], PipelineView]
+    find_events: FindEvents
+    find_event_types: Callable[[], Sequence[str]]
     output_root: Path
     report_readiness: Callable[[], Report]
     codes: Mapping[str, ErrorCode] = CODES

@@ -39,7 +39,7 @@ def test_a_backup_is_made_and_shown(serving: Any, tmp_path: Path) -> None:
     asked = client.simulate_post("/api/backup")
     assert asked.status_code == 202
     running = client.simulate_get("/api/backup").json["running"]
-    assert (running["runId"], running["actor"]) == (asked.json["runId"], "Api")
+    assert (running["runId"], running["actor"]) == (asked.json["runId"], "operator")
     again = client.simulate_post("/api/backup")
     assert (again.status_code, again.json["code"]) == (409, "backup.already-running")
     made.service.backups.step()

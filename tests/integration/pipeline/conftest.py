@@ -16,7 +16,8 @@ import pytest
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.model import Checked, Expectation
-from bulksigner.pipeline.engine import CheckTask, Engine, SignTask
+from bulksigner.pipeline.engine import Engine, ask
+from bulksigner.pipeline.tasks import CheckTask, SignTask
 from bulksigner.plugin_system.manager import PluginSet, discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
@@ -187,7 +188,7 @@ def sign(tmp_path: Path) -> Callable[..., tuple[SignTask, Measured]]:
             signed_at=datetime.datetime.now(datetime.UTC),
             options={},
         )
-        return task, engine.sign(task)
+        return task, ask(engine, task)
 
     return act
 
@@ -197,6 +198,6 @@ def check() -> Callable[[Engine, SignTask, bytes], Checked]:
     """Check what a task made, through an engine."""
 
     def act(engine: Engine, task: SignTask, certificate: bytes) -> Checked:
-        return engine.check(CheckTask(task.target, Expectation(task.format, certificate, task.measured), pem=False))
+        return ask(engine, CheckTask(task.target, Expectation(task.format, certificate, task.measured), pem=False))
 
     return act

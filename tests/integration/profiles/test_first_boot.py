@@ -14,9 +14,10 @@ import pytest
 from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.model import Expectation
-from bulksigner.pipeline.engine import CheckTask, InProcessEngine, SignTask
+from bulksigner.pipeline.engine import InProcessEngine, ask
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
+from bulksigner.pipeline.tasks import CheckTask, SignTask
 from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.plugin_system.report import PluginState
@@ -137,9 +138,9 @@ def test_the_opened_profile_signs(in_processes: bool, boot: Any, tmp_path: Path)
         staged.write_bytes(CONTENT)
         measured = Measured(len(CONTENT), hashlib.sha256(CONTENT).digest())
         task = SignTask("job", "Local", profile.name, "a.rem", Format.CADES, staged, measured, target, now(), {})
-        signed = engine.sign(task)
+        signed = ask(engine, task)
         expectation = Expectation(Format.CADES, profile.key.certificate, measured)
-        checked = engine.check(CheckTask(target, expectation, pem=False))
+        checked = ask(engine, CheckTask(target, expectation, pem=False))
     finally:
         engine.close()
     assert checked.measured == signed

@@ -16,6 +16,7 @@ import pytest
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
+from bulksigner.profiles.store import ProfileStore
 from bulksigner.records import tables
 from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
 from bulksigner.records.migrate import Migration, known_migrations, migrate
@@ -79,6 +80,24 @@ def test_migrating_twice_changes_nothing(location: str) -> None:
     newest = known_migrations()[-1].version
     assert migrate(store) == migrate(store) == newest
     store.probe()
+    store.close()
+
+
+def test_profiles_of_an_older_schema_are_kept(location: str) -> None:
+    """CLU-02, CFG-85: rows from before edits were counted begin at the first version, and the count has its row."""
+    store = open_at(location)
+    migrate(store, [step for step in known_migrations() if step.version < 4])
+    columns = "id, name, name_key, enabled, method, verify, preserve_file_extension, save_as_pem, certificate_block"
+    with store.reading():
+        store.database.execute_sql(
+            f"INSERT INTO profile ({columns}, sealed, extras, created_at, updated_at, row_version) "
+            f"SELECT 'i', 'old', 'old', paused, 'Local', paused, paused, paused, '{{}}', '{{}}', '{{}}', "
+            "'2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z', 7 FROM pipeline_state"
+        )
+    migrate(store)
+    profiles = ProfileStore(store)
+    assert [(one.name, one.row_version, one.certificate_version) for one in profiles.all()] == [("old", 7, 1)]
+    assert profiles.saves() == 1
     store.close()
 
 

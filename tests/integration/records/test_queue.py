@@ -51,7 +51,7 @@ def test_one_file_is_one_job(queue: Queue, jobs: Jobs, birth: BirthMaker) -> Non
     assert first.changed.wakes
     assert [again.outcome, spelled.outcome] == [Outcome.ALREADY_ACTIVE] * 2
     assert again.job == spelled.job == jobs.active_for("/in/report.pdf") == first.job
-    assert queue.wake.wait(0)
+    assert queue.wake.take()
 
 
 def test_a_path_is_free_again_after_the_end(queue: Queue, jobs: Jobs, birth: BirthMaker, new_job: NewJob) -> None:

@@ -139,7 +139,7 @@ def test_births_may_be_final(queue: Queue, jobs: Jobs, birth: Callable[..., obje
     job = answer.changed.job
     assert jobs.get(job.id) == job
     assert (job.status, job.queued_at, job.completed_at) == (JobStatus.FAILED, None, job.created_at)
-    assert (job.path_released, answer.changed.wakes, queue.wake.wait(0)) == (True, False, False)
+    assert (job.path_released, answer.changed.wakes, queue.wake.take()) == (True, False, False)
 
 
 def test_counts_follow_every_way_a_job_changes(jobs: Jobs, queue: Queue, store: Store, new_job: NewJob) -> None:

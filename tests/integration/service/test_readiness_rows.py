@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
+from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.files.work import WorkRoots
 from bulksigner.inspection import Inspection, inspect
 from bulksigner.pipeline.engine import InProcessEngine
@@ -117,6 +118,19 @@ def test_a_check_before_the_first_start_creates_nothing(lay: Any, tmp_path: Path
     assert all(row.ok for row in report.rows)
     assert {"storage-root", "signing-engine", "input-folder:inbox", "database", "signing-profile:default"} <= set(rows)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_check_before_the_first_start_foresees_the_import(lay: Any, tmp_path: Path) -> None:
+    """OPS-203, OPS-35, OPS-36, OPS-47: the folders it would leave, low trust, and what it would refuse."""
+    second = tmp_path / "second"
+    second.mkdir()
+    report, _ = look(lay, Storage__Inputs__1__Name="second", Storage__Inputs__1__Path=str(second))
+    assert "Input folder 'second' was left without a profile: the profile default already has the folder inbox" in (
+        report.warnings
+    )
+    assert any(line.startswith("Profile 'default': validate-cert=off") for line in report.warnings)
+    with pytest.raises(ConfigurationRefused, match="Signing:ProfileSecretsKey"):
+        inspect(lay(Signing__ProfileSecretsKey=None))
 
 
 def test_a_check_after_a_start_reads_what_is_stored(built: Any, lay: Any) -> None:

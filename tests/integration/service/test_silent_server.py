@@ -83,4 +83,4 @@ def test_a_panel_is_printed_without_the_database(
     service.store, service.pause = silent_store, PauseFlag(silent_store)
     panels.show(service, ["http://127.0.0.1:8080"])
     service.store = own
-    assert "unreachable" in capsys.readouterr().out
+    assert "store status      = UNREACHABLE: StoreFailed" in capsys.readouterr().out

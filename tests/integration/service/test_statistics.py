@@ -8,6 +8,12 @@ from typing import Any
 import pytest
 
 from bulksigner.cli import main
+from bulksigner.jobs.model import utc_now
+from bulksigner.operations.people import Person
+from bulksigner.records.prepared import Prepared
+from bulksigner.records.tables import StatisticsStateRow
+from bulksigner.records.times import read_time
+from bulksigner.statistics.figures import read_figures
 
 
 @pytest.fixture
@@ -35,6 +41,24 @@ def test_what_is_signed_is_counted(harness: Any, environment: None, capsys: pyte
     assert main(["statistics", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["total"]["count"], told["remote"]["meanMs"]) == (3, None)
+
+
+def test_clear_jobs_begins_the_figures_anew(harness: Any) -> None:
+    """STA-31, STA-32, PIPE-103: the marker moves in the transaction of the clear, and later jobs count from there."""
+    harness.drop("a.rem", b"content")
+    harness.run_until_idle()
+    store = harness.service.store
+    harness.service.operations.clearing.clear(Person("Ana", "ApiKey"))
+    now = utc_now()
+    assert read_figures(store, now).total.count == 0
+    marker = Prepared(StatisticsStateRow.select(StatisticsStateRow.reset_at))
+    [row] = store.read(lambda: store.execute(marker).rows)
+    reset_at = read_time(row[0])
+    assert reset_at is not None
+    assert (now - reset_at).total_seconds() < 60
+    harness.drop("b.rem", b"content")
+    harness.run_until_idle()
+    assert read_figures(store, utc_now()).total.count == 1
 
 
 def test_no_completed_jobs(harness: Any, environment: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,13 @@ def host(tmp_path: Path) -> Iterator[Host]:
         find_page=unexpected,
         read_history=unexpected,
         retry=unexpected,
+        cancel=unexpected,
+        clear=unexpected,
+        read_pipeline=unexpected,
+        pause=unexpected,
+        resume=unexpected,
+        find_events=unexpected,
+        find_event_types=unexpected,
         output_root=output,
         report_readiness=lambda: Report(True, ()),
     )

@@ -98,3 +98,17 @@ def test_a_row_keeps_the_name_and_weight_of_its_check() -> None:
     report = Readiness([Odd()], Scrubber()).report()
     assert not report.ready
     assert report.rows[0].name == "plugin-row"
+
+
+def test_rows_come_and_go_with_what_they_are_about(caplog: pytest.LogCaptureFixture) -> None:
+    """API-79, API-88: the checks of the moment are asked, and a row that comes back red is told of anew."""
+    now: list[CallableCheck] = [red("binding", gating=False)]
+    readiness = Readiness(lambda: [green("a"), *now, green("a")], Scrubber())
+    with caplog.at_level(logging.WARNING, logger="bulksigner.observability"):
+        assert [row.name for row in readiness.report().rows] == ["a", "binding", "a"]
+        readiness.report()
+        now.clear()
+        assert [row.name for row in readiness.report().rows] == ["a", "a"]
+        now.append(red("binding", gating=False))
+        readiness.report()
+    assert [record.getMessage() for record in caplog.records] == ["Readiness check binding is red: broken"] * 2

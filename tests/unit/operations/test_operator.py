@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import threading
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -16,8 +18,10 @@ from bulksigner.jobs.model import Birth, Changed, Job, JobSource
 from bulksigner.jobs.queue import Enqueued, Outcome
 from bulksigner.jobs.states import JobStatus
 from bulksigner.operations.operator import Operator
+from bulksigner.operations.people import Person, ReasonReader
 
 NOW = datetime.datetime(2026, 5, 26, 15, 42, tzinfo=datetime.UTC)
+OPERATOR = Person("operator", "ApiKey")
 JOB_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
@@ -92,13 +96,18 @@ def operator(
     has_input: bool = True,
 ) -> Operator:
     profiles = FakeProfiles({} if profile is None else {"folha": profile, "default": profile})
-    return Operator(FakeJobs(*([failed] if failed else [])), queue or FakeQueue(), profiles, lambda _: has_input)
+    jobs: Any = FakeJobs(*([failed] if failed else []))
+    # Nothing of a retry is about the roots.
+    roots: Any = None
+    reasons = ReasonReader(lambda text: text)
+    gate = threading.RLock()
+    return Operator(jobs, queue or FakeQueue(), profiles, lambda _: has_input, roots, reasons, lambda _: None, gate)
 
 
 def test_a_retry_is_a_new_job_that_names_its_parent() -> None:
     """PIPE-99: new id, the same file, path, folder and format, the recorded profile, source Retry."""
     queue = FakeQueue()
-    changed = operator(job(), queue=queue).retry(JOB_ID)
+    changed = operator(job(), queue=queue).retry(JOB_ID, OPERATOR)
     (birth,) = queue.births
     assert birth.parent_job_id == JOB_ID
     assert birth.source is JobSource.RETRY
@@ -113,7 +122,7 @@ def test_a_retry_is_a_new_job_that_names_its_parent() -> None:
 def test_a_job_without_a_recorded_profile_uses_default() -> None:
     """PIPE-99: such a job is retried under `default`."""
     queue = FakeQueue()
-    operator(job(profile_name=""), queue=queue).retry(JOB_ID)
+    operator(job(profile_name=""), queue=queue).retry(JOB_ID, OPERATOR)
     assert queue.births[0].profile_name == "default"
 
 
@@ -133,8 +142,16 @@ def test_only_a_failed_job_can_be_retried(status: JobStatus) -> None:
             (NotAllowed, "profile.disabled"),
         ),
         (lambda queue: operator(job(), queue=queue, profile=None), (NotAllowed, "profile.disabled")),
+        (
+            lambda queue: operator(job(error_code="approval.rejected"), queue=queue, has_input=False),
+            (NotAllowed, "job.rejected-not-retriable"),
+        ),
+        (
+            lambda queue: operator(job(error_code="file.already-processed"), queue=queue, has_input=False),
+            (NotAllowed, "file.already-processed"),
+        ),
     ],
-    ids=["unknown", "input gone", "disabled", "profile gone"],
+    ids=["unknown", "input gone", "disabled", "profile gone", "rejected", "name taken"],
 )
 def test_what_is_refused_is_not_queued(made: object, expected: tuple[type, str]) -> None:
     """PIPE-99: each refusal has its code and leaves the queue alone."""
@@ -157,5 +174,5 @@ def test_what_the_queue_refuses_has_a_code(outcome: Outcome, expected: tuple[typ
 
 def refusal(made: Operator) -> tuple[type, str | None]:
     with pytest.raises(Refusal) as caught:
-        made.retry(JOB_ID)
+        made.retry(JOB_ID, OPERATOR)
     return type(caught.value), caught.value.code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,11 @@ from bulksigner.jobs import listing
 from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
-from bulksigner.pipeline.engine import CheckTask, SignTask
+from bulksigner.lanes import Done
+from bulksigner.pipeline.conductor import apart
+from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.pipeline.tasks import CheckTask, SignTask, Task, carry_out
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.plugin_system import roles
@@ -31,9 +34,10 @@ from bulksigner.profiles.model import KeyReference, OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
-from bulksigner.records.store import Store
+from bulksigner.records.store import Act, Store
 from bulksigner.statistics.timings import Spans
 
+EMPTY = RegistryBuilder().build((), (), (), {}, None)
 DAY = datetime.timedelta(days=1)
 
 
@@ -54,16 +58,36 @@ class Key:
 
 @attrs.define
 class FakeEngine:
-    """Signs by writing a mark in front of the content; `act` may do anything before."""
+    """Signs by writing a mark in front of the content; `act` may do anything before.
+
+    For each kind of task in `losses` a worker is lost once, after the task was done or before.
+    """
 
     label: str = "fake"
     tasks: list[SignTask] = attrs.field(factory=list)
     act: Callable[[SignTask], None] = lambda _: None
     see: Callable[[bytes], bytes] = lambda content: content
     check_error: BaseException | None = None
+    losses: dict[type, bool] = attrs.field(factory=dict)
 
     def open(self, reference: KeyReference, key: Any) -> None:
         """Know every key."""
+
+    def forget(self, reference: KeyReference) -> None:
+        """Know every key."""
+
+    def begin(self, task: Task[Any], done: Done) -> None:
+        apart(lambda: self.perform(task)).begin(done)
+
+    def perform(self, task: Task[Any]) -> Any:
+        is_done = self.losses.pop(type(task), None)
+        if is_done is not None:
+            if is_done:
+                self.perform(task)
+            raise WorkerLost("The signing worker was lost.")
+        if isinstance(task, SignTask):
+            return self.sign(task)
+        return self.check(task) if isinstance(task, CheckTask) else carry_out(task, EMPTY, {})
 
     def sign(self, task: SignTask) -> Measured:
         self.tasks.append(task)
@@ -118,6 +142,37 @@ class FakeInputs:
 
 
 @attrs.define
+class Moody:
+    """The real store, but that submitted acts of some kinds fail, before or after they were committed.
+
+    `fails` yields an error for each that fails; with `is_committed` the act was carried out all the same.
+    """
+
+    store: Store
+    labels: tuple[str, ...]
+    fails: Iterator[BaseException]
+    is_committed: bool = False
+    calls: int = 0
+
+    def expect(self, count: int) -> None:
+        self.store.expect(count)
+
+    def submit(self, act: Act[Any], done: Done) -> None:
+        error = None
+        if act.label in self.labels:
+            self.calls += 1
+            error = next(self.fails, None)
+        if error is None:
+            self.store.submit(act, done)
+        elif isinstance(error, Exception):
+            if self.is_committed:
+                self.store.carry_out(act)
+            done(None, error)
+        else:
+            raise error
+
+
+@attrs.define
 class Rig:
     """Everything a worker needs, and what a test looks at afterwards."""
 
@@ -132,6 +187,7 @@ class Rig:
     jobs: Any
     told: list[Changed] = attrs.field(factory=list)
     announce: Callable[[Changed], None] | None = None
+    moody: Any = None
     validation_limit_seconds: float = 300.0
     record_timings: Callable[[Job, Spans], None] | None = None
 
@@ -145,6 +201,7 @@ class Rig:
     @property
     def parts(self) -> Parts:
         return Parts(
+            store=self.moody or self.store,
             jobs=self.jobs,
             queue=self.queue,
             profiles=OpenedProfiles([self.profile]),
@@ -200,6 +257,11 @@ class Rig:
 
     def history(self, job: Job) -> list[str]:
         return [entry.message for entry in listing.history(self.store, job.id)]
+
+    def vex(self, labels: tuple[str, ...], fails: Iterable[BaseException], *, is_committed: bool = False) -> Moody:
+        """Have the store fail acts of these labels from now on."""
+        self.moody = Moody(self.store, labels, iter(fails), is_committed)
+        return self.moody
 
     def change_profile(self, **changes: object) -> None:
         """Change the opened profile; keys of the stored one are found there."""

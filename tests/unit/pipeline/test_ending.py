@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,38 +12,15 @@ import attrs
 import pytest
 
 from bulksigner.contract.errors import RaceLost, StepFailed
+from bulksigner.files import durable
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.pipeline import ending
+from bulksigner.pipeline.conductor import Conductor
 from bulksigner.pipeline.ending import Ending
 from bulksigner.pipeline.plan import LOCAL
 from bulksigner.pipeline.work import Work
 from bulksigner.records.errors import CommitUnknown, StoreFailed
-
-
-@attrs.define
-class Moody:
-    """The real jobs, except that the calls of one kind fail, before or after they were committed."""
-
-    jobs: Jobs
-    events: tuple[str, ...]
-    fails: int
-    error: Callable[[], Exception]
-    is_committed: bool = False
-    calls: int = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.jobs, name)
-
-    def transition(self, job: Any, event: str, **options: Any) -> Any:
-        if event not in self.events:
-            return self.jobs.transition(job, event, **options)
-        self.calls += 1
-        if self.calls > self.fails:
-            return self.jobs.transition(job, event, **options)
-        if self.is_committed:
-            self.jobs.transition(job, event, **options)
-        raise self.error()
 
 
 @pytest.fixture(autouse=True)
@@ -52,31 +29,27 @@ def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "WAITS_SECONDS", (0.0,))
 
 
-def away() -> Exception:
-    return StoreFailed("the database is away")
-
-
-def lost() -> Exception:
-    return CommitUnknown("the answer was lost")
+AWAY = StoreFailed("the database is away")
+LOST = CommitUnknown("the answer was lost")
 
 
 @pytest.mark.parametrize("event", ["complete", "fail"])
 def test_an_end_that_the_store_refuses_is_tried_again(rig: Any, caplog: pytest.LogCaptureFixture, event: str) -> None:
     """OPS-156, PIPE-86: until it is taken; the log says so once."""
-    rig.jobs = Moody(rig.jobs, (event,), 5, away)
+    moody = rig.vex((event,), [AWAY] * 5)
     if event == "fail":
         rig.engine.check_error = StepFailed("no")
     with caplog.at_level(logging.ERROR):
         job = rig.run()
     assert job.status is (JobStatus.FAILED if event == "fail" else JobStatus.COMPLETED)
-    assert (rig.jobs.calls, len(caplog.records)) == (6, 1)
+    assert (moody.calls, len(caplog.records)) == (6, 1)
     assert [changed.change.event for changed in rig.told][-1] == event
     assert rig.roots.job_folder_names() == []
 
 
 def test_after_delivery_a_store_that_is_away_never_makes_a_failure(rig: Any) -> None:
     """PIPE-85: the record of completion is missing and nothing else, so it alone is repeated."""
-    rig.jobs = Moody(rig.jobs, ("complete",), 3, away)
+    rig.vex(("complete",), [AWAY] * 3)
     job = rig.run()
     assert (job.status, len(rig.engine.tasks)) == (JobStatus.COMPLETED, 1)
     assert [path.name for path in rig.roots.output.iterdir()] == ["folha.rem.p7m"]
@@ -85,7 +58,7 @@ def test_after_delivery_a_store_that_is_away_never_makes_a_failure(rig: Any) -> 
 @pytest.mark.parametrize("event", ["complete", "fail"])
 def test_an_end_that_was_committed_without_an_answer_is_no_lost_race(rig: Any, event: str) -> None:
     """DEP-29: found in the row, told to plugins, folder cleared; not recorded twice."""
-    rig.jobs = Moody(rig.jobs, (event,), 1, lost, is_committed=True)
+    rig.vex((event,), [LOST], is_committed=True)
     if event == "fail":
         rig.engine.check_error = StepFailed("no")
     job = rig.run()
@@ -97,7 +70,7 @@ def test_an_end_that_was_committed_without_an_answer_is_no_lost_race(rig: Any, e
 
 def test_a_step_that_was_committed_without_an_answer_still_ends(rig: Any) -> None:
     """DEP-29: `sign` moved the row on; the job must not stay in Verifying until the next start."""
-    rig.jobs = Moody(rig.jobs, ("sign",), 1, lost, is_committed=True)
+    rig.vex(("sign",), [LOST], is_committed=True)
     job = rig.run()
     assert job.status is JobStatus.FAILED
     assert "the answer was lost" in rig.history(job)[-1]
@@ -118,14 +91,13 @@ def test_a_job_that_another_writer_has_is_left_to_it(rig: Any) -> None:
 
 def test_a_completion_that_another_writer_forestalled_is_not_forced(rig: Any) -> None:
     """PIPE-04: the loser records nothing."""
-    real = rig.jobs
 
-    def settle() -> Exception:
-        [job] = real.in_flight()
-        real.transition(job, "interrupt", by=Actor.TAKEOVER, message="taken over")
-        return RaceLost("lost")
+    def settle() -> Iterator[BaseException]:
+        [job] = rig.jobs.in_flight()
+        rig.jobs.transition(job, "interrupt", by=Actor.TAKEOVER, message="taken over")
+        yield RaceLost("lost")
 
-    rig.jobs = Moody(real, ("complete",), 1, settle)
+    rig.vex(("complete",), settle())
     job = rig.run()
     assert job.status is JobStatus.FAILED
     assert rig.history(job)[-1] == "taken over"
@@ -135,12 +107,14 @@ def test_a_stop_ends_the_waiting_for_the_store(rig: Any, caplog: pytest.LogCaptu
     """CLU-04: the job stays in flight for the sweep, and the log is loud about it."""
     stopping = threading.Event()
     stopping.set()
-    rig.jobs = Moody(rig.jobs, ("fail",), 99, away)
+    moody = rig.vex(("fail",), [AWAY] * 99)
+    conductor = Conductor()
     job = rig.drop()
     [claimed] = rig.queue.claim(1, attrs.evolve(rig.worker()._owner))
     with caplog.at_level(logging.CRITICAL):
-        Ending(stopping).fail(Work(rig.parts, claimed.job), LOCAL[1], StepFailed("no"))
-    assert rig.jobs.calls == 1
+        ending_of_job = Ending(stopping, conductor.pause).fail(Work(rig.parts, claimed.job), LOCAL[1], StepFailed("no"))
+        conductor.run(ending_of_job)
+    assert moody.calls == 1
     assert rig.job(job).status is JobStatus.PROCESSING
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
 
@@ -159,10 +133,10 @@ def test_a_folder_that_cannot_be_moved_does_not_block_the_status(rig: Any, monke
 def test_a_folder_that_cannot_be_cleared_does_not_block_completion(rig: Any, monkeypatch: Any) -> None:
     """PIPE-84: the next start clears it (CLU-87)."""
 
-    def refuse(job_id: str) -> None:
+    def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(rig.roots, "discard_job_folder", refuse)
+    monkeypatch.setattr(durable, "remove_folder", refuse)
     job = rig.run()
     assert job.status is JobStatus.COMPLETED
     assert rig.roots.job_folder_names() == [job.id]

@@ -22,6 +22,7 @@ from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.pipeline.steps import clean
+from bulksigner.pipeline.tasks import CheckTask, DiscardTask, PromoteTask, RemoveTask, SignTask, StageTask
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.registry import Provided, RegistryBuilder
@@ -421,6 +422,29 @@ def test_a_hold_that_cannot_be_released_changes_no_outcome(rig: Any) -> None:
     rig.inputs.folder = HostileFolder(rig.inputs.folder, removal=removed, release_error=OSError("lease service"))
     job = rig.run()
     assert (job.status, job.error_code) == (JobStatus.COMPLETED, None)
+
+
+@pytest.mark.parametrize("kind", [StageTask, CheckTask, PromoteTask, RemoveTask, DiscardTask])
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_worker_lost_over_anything_but_the_key_costs_no_job(rig: Any, kind: type, is_done: bool) -> None:
+    """PERF-06, PIPE-85: what can be begun anew is; an output that was delivered is found; the key is used once."""
+    rig.engine.losses = {kind: is_done}
+    job = rig.run()
+    assert (job.status, job.error_code, len(rig.engine.tasks)) == (JobStatus.COMPLETED, None, 1)
+    assert job.output_modified_at is not None
+    assert [path.read_bytes() for path in rig.roots.output.iterdir()] == [b"signed content"]
+    assert list(rig.folder_path.iterdir()) == []
+    assert rig.roots.job_folder_names() == []
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_worker_lost_over_the_key_fails_its_job(rig: Any, is_done: bool) -> None:
+    """SEC-81: whether it was used nobody knows, so no second signature is made without a person."""
+    rig.engine.losses = {SignTask: is_done}
+    job = rig.run()
+    assert (job.status, job.error_code, len(rig.engine.tasks)) == (JobStatus.FAILED, "sign.failed", int(is_done))
+    assert job.sign_call_started_at is not None
+    assert (rig.folder_path / "folha.rem").exists()
 
 
 def test_steps_refuse_to_run_without_the_ones_before(rig: Any) -> None:

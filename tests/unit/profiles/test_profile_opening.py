@@ -14,7 +14,7 @@ from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.profiles.model import StoredProfile
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.opened import ProfileOpener, open_profiles
 from bulksigner.records.errors import StoreFailed
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import ProfileRow
@@ -270,3 +270,41 @@ def test_closing_lets_go_of_every_key(
     opened.close()
     assert (first.key.closed, second.key.closed) == (2, 1)
     assert "'a' did not close" in caplog.text
+
+
+def test_a_renewal_opens_only_what_an_edit_asks_for(
+    put: Any, profiles: Any, registry: Any, sealer_with: Any, source: Any
+) -> None:
+    """CFG-85: checks and folders move without the key; the certificate's version, or a degraded state, opens it."""
+    put("contracts")
+    opener = ProfileOpener(registry, sealer_with(""))
+    first = open_profiles(profiles, registry, sealer_with("")).all[0]
+    row = first.stored
+    moved = opener.renew(first, attrs.evolve(row, verify=False, input_folder="in", row_version=2))
+    assert (moved.stored.verify, moved.stored.input_folder) == (False, "in")
+    assert (moved.key, moved.hold, moved.key_reference) == (first.key, first.hold, first.key_reference)
+    assert len(source.blocks) == 1
+
+    again = opener.renew(moved, attrs.evolve(row, certificate_version=2))
+    assert again.key is not first.key
+    assert again.key_reference.profile == "contracts (certificate 2)"
+
+    wrong = opener.renew(again, attrs.evolve(row, certificate_version=3, certificate_block={"Path": "/missing"}))
+    assert (wrong.degraded, wrong.key, wrong.stored.certificate_block) == (None, again.key, {"Path": "/good"})
+    assert "no such file" in (wrong.pending or "")
+    assert wrong.row.certificate_block == {"Path": "/missing"}
+
+    unchecked = opener.renew(wrong, attrs.evolve(row, extras={"CheckCNAB240": True}))
+    assert (unchecked.key, unchecked.pending) == (None, None)
+    assert "CheckCNAB240" in (unchecked.degraded or "")
+    assert opener.renew(unchecked, row).degraded is None
+    assert len(source.blocks) == 4
+
+
+def test_a_profile_that_needs_no_key_says_who_signs(put: Any, profiles: Any, registry: Any, sealer_with: Any) -> None:
+    """API-87: keyless is neither degraded nor ready by a key."""
+    put("local")
+    put("lost", certificate_block={"Path": "/missing"})
+    put("remote", method="Remote")
+    opened = open_profiles(profiles, registry, sealer_with("")).all
+    assert [profile.keyless for profile in opened] == [None, None, "the method Remote signs"]

@@ -18,8 +18,12 @@ from bulksigner.contract.signing import Format
 from bulksigner.jobs.model import Changed, HistoryEntry, Job, JobSource
 from bulksigner.jobs.states import JobStatus
 from bulksigner.observability.readiness import Report
+from bulksigner.operations.clear import Cleared
+from bulksigner.operations.people import Person
+from bulksigner.pipeline.pause import PauseState
+from bulksigner.records.event_log import EventEntry, EventFilter, EventPage
 from bulksigner.web.app import create_app
-from bulksigner.web.services import WebServices
+from bulksigner.web.services import PipelineView, WebServices
 
 API_KEY = "a-key-for-the-tests"
 NOW = datetime.datetime(2026, 5, 26, 15, 42, 11, 123456, tzinfo=datetime.UTC)
@@ -77,6 +81,7 @@ class FakeService:
         self.pages: list[dict[str, object]] = []
         self.uploads: list[dict[str, object]] = []
         self.refusal: Refusal | None = None
+        self.asked: list[tuple[object, ...]] = []
         self.folders = [FolderCounts("payments", "/in")]
         self.report = Report(True, (ReadinessRow("database", True, True, "reachable (SQLite (/db))"),))
 
@@ -122,17 +127,53 @@ class FakeService:
         )
         return self.add(job_with(len(self.uploads), file_name=file_name, original_path="/in/minted.pdf"))
 
-    def rescan(self, folder: str | None) -> FolderCountsReport:
+    def rescan(self, folder: str | None, person: Person) -> FolderCountsReport:
+        self.asked.append(("rescan", folder, person))
         chosen = [one for one in self.folders if folder in (None, one.name)]
         if not chosen:
             raise NotFound("configured: payments", code="folder.not-found")
         return FolderCountsReport(chosen)
 
-    def retry(self, job_id: str) -> Changed:
-        if self.refusal is not None:
-            raise self.refusal
+    def retry(self, job_id: str, person: Person) -> Changed:
+        self._ask("retry", job_id, person)
         child = job_with(99, parent_job_id=job_id, source=JobSource.RETRY)
         return Changed(child, JobChange(child.id, "enqueue", None, "Queued", "default", "Pades", NOW, "m"), True)
+
+    def cancel(self, job_id: str, person: Person, reason: str | None) -> Changed:
+        self._ask("cancel", job_id, person, reason)
+        job = attrs.evolve(self.jobs[job_id], status=JobStatus.CANCELED)
+        return Changed(job, JobChange(job.id, "cancel", "Queued", "Canceled", "default", "Pades", NOW, "m"), False)
+
+    def clear(self, person: Person) -> Cleared:
+        self._ask("clear", person)
+        return Cleared(jobs=1234, files=2460, folders=7, events=318, items_failed=2)
+
+    def read_pipeline(self) -> PipelineView:
+        return self._turned(is_paused=False)
+
+    def pause(self, person: Person, reason: str | None) -> PipelineView:
+        self._ask("pause", person, reason)
+        return self._turned(is_paused=True)
+
+    def resume(self, person: Person, reason: str | None) -> PipelineView:
+        self._ask("resume", person, reason)
+        return self._turned(is_paused=False)
+
+    def find_events(self, wanted: EventFilter, *, page: int, page_size: int) -> EventPage:
+        self.asked.append(("events", wanted, page, page_size))
+        return EventPage((EventEntry(8, NOW, "PipelinePaused", "Pipeline paused by operator."),), 3)
+
+    def find_event_types(self) -> list[str]:
+        return ["JobDeleted", "PipelinePaused"]
+
+    def _ask(self, *what: object) -> None:
+        self.asked.append(what)
+        if self.refusal is not None:
+            raise self.refusal
+
+    def _turned(self, *, is_paused: bool) -> PipelineView:
+        state = PauseState(is_paused, NOW, "operator", "year end", NOW, "operator", None, 3)
+        return PipelineView(state, 4, {Format.PADES: 2, Format.XADES: 1})
 
 
 @pytest.fixture
@@ -156,6 +197,13 @@ def services(service: FakeService, tmp_path: Path) -> WebServices:
         find_page=service.find_page,
         read_history=lambda job_id: service.history,
         retry=service.retry,
+        cancel=service.cancel,
+        clear=service.clear,
+        read_pipeline=service.read_pipeline,
+        pause=service.pause,
+        resume=service.resume,
+        find_events=service.find_events,
+        find_event_types=service.find_event_types,
         output_root=tmp_path,
         report_readiness=lambda: service.report,
     )

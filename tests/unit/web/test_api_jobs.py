@@ -15,6 +15,7 @@ from falcon.testing import TestClient
 from bulksigner.contract.errors import NotAllowed, RaceLost
 from bulksigner.jobs.model import HistoryEntry
 from bulksigner.jobs.states import JobStatus
+from bulksigner.operations.people import Person
 from bulksigner.web.outputs import disposition
 
 JOB = "0f8fad5b-d9cb-469f-a165-000000000001"
@@ -308,3 +309,68 @@ def test_what_a_retry_refuses(client: TestClient, service: Any, new_job: Buildin
 def test_a_retry_of_nothing_is_not_found(client: TestClient) -> None:
     """API-29: 404 `job.not-found`."""
     assert client.simulate_post(f"/api/jobs/{JOB}/retry").json["code"] == "job.not-found"
+
+
+def test_a_cancel_answers_the_job(client: TestClient, service: Any, new_job: Building) -> None:
+    """API-30, API-63: the list item with its new status; who asked and why is passed on."""
+    job = service.add(new_job())
+    answer = client.simulate_post(f"/api/jobs/{JOB}/cancel", json={"reason": "wrong month"})
+    assert answer.status_code == 200
+    assert answer.json == client.simulate_get("/api/jobs").json["items"][0] | {"status": "Canceled"}
+    assert service.asked[0] == ("cancel", job.id, Person("operator", "ApiKey"), "wrong month")
+
+
+def test_a_cancel_needs_no_body(client: TestClient, service: Any, new_job: Building) -> None:
+    """API-30: the reason is optional."""
+    service.add(new_job())
+    assert client.simulate_post(f"/api/jobs/{JOB.upper()}/cancel").status_code == 200
+    assert service.asked[0][-1] is None
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("job.not-queued", 409), ("job.race-lost", 409), ("validation.reason-too-long", 400)],
+)
+def test_a_cancel_that_is_refused(client: TestClient, service: Any, new_job: Building, code: str, status: int) -> None:
+    """API-30, API-76: each refusal with its status."""
+    service.add(new_job())
+    service.refusal = NotAllowed("no", code=code)
+    answer = client.simulate_post(f"/api/jobs/{JOB}/cancel")
+    assert (answer.status_code, answer.json["code"]) == (status, code)
+
+
+def test_a_cancel_of_an_unknown_job(client: TestClient, service: Any) -> None:
+    """API-30: 404 `job.not-found`."""
+    answer = client.simulate_post(f"/api/jobs/{JOB}/cancel")
+    assert (answer.status_code, answer.json["code"]) == (404, "job.not-found")
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("code", ["job.rejected-not-retriable", "file.already-processed"])
+def test_a_decision_is_not_retried(client: TestClient, service: Any, new_job: Building, code: str) -> None:
+    """API-29: 409 for both."""
+    service.add(new_job(status=JobStatus.FAILED))
+    service.refusal = NotAllowed("no", code=code)
+    answer = client.simulate_post(f"/api/jobs/{JOB}/retry")
+    assert (answer.status_code, answer.json["code"]) == (409, code)
+
+
+def test_a_clear_answers_what_went(client: TestClient, service: Any) -> None:
+    """API-32, API-67: counts and the message made of them."""
+    answer = client.simulate_delete("/api/jobs")
+    assert answer.status_code == 200
+    assert answer.json == {
+        "deleted": 1234,
+        "filesDeleted": 2460,
+        "foldersDeleted": 7,
+        "eventsDeleted": 318,
+        "itemsFailed": 2,
+        "message": "Cleared 1234 job record(s), 2460 file(s), 7 folder(s) and 318 operational event(s).",
+    }
+    assert service.asked == [("clear", Person("operator", "ApiKey"))]
+
+
+def test_there_is_no_route_that_deletes_one_job(client: TestClient, service: Any, new_job: Building) -> None:
+    """API-07: a deliberate absence."""
+    service.add(new_job())
+    assert client.simulate_delete(f"/api/jobs/{JOB}").status_code == 405

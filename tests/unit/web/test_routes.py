@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 
 import falcon
+import falcon.testing
 import pytest
 from falcon.testing import TestClient
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.settings import Secret
-from bulksigner.web.guards import Policy
+from bulksigner.web.guards import Policy, person_of
 from bulksigner.web.routes import ROUTES, Route
 
 JOB = "0f8fad5b-d9cb-469f-a165-000000000001"
@@ -33,6 +34,13 @@ def test_the_routes_of_this_build() -> None:
         "GET /api/jobs/{id}": "Operator",
         "GET /api/jobs/{id}/output": "Operator",
         "POST /api/jobs/{id}/retry": "Operator",
+        "POST /api/jobs/{id}/cancel": "Operator",
+        "DELETE /api/jobs": "Operator",
+        "GET /api/pipeline/state": "Operator",
+        "POST /api/pipeline/pause": "Operator",
+        "POST /api/pipeline/resume": "Operator",
+        "GET /api/events": "Operator",
+        "GET /api/events/types": "Operator",
         "POST /api/rescan": "Operator",
         "POST /api/cleanup": "Operator",
         "GET /api/backup": "Operator",
@@ -147,3 +155,11 @@ def test_head_answers_as_get_without_a_body(client: TestClient, path: str) -> No
     asked, told = client.simulate_get(path), client.simulate_head(path)
     assert (told.status_code, told.headers["content-type"]) == (asked.status_code, asked.headers["content-type"])
     assert told.content == b""
+
+
+def test_an_open_route_does_not_know_who_asks() -> None:
+    """SEC-26: an act that needs a person cannot be put on a route that asks nobody for a key."""
+    request = falcon.Request(falcon.testing.create_environ(path="/api/health"))
+    request.context.person = None
+    with pytest.raises(TypeError, match="open to anybody"):
+        person_of(request)

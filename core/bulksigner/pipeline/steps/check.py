@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from bulksigner.contract.errors import StepFailed, join
 from bulksigner.contract.validation import FileValidator, Finding, Severity, StagedFile
+from bulksigner.pipeline.conductor import apart
 from bulksigner.pipeline.limited import Overdue, call_within
 from bulksigner.pipeline.work import Work
 
@@ -16,10 +18,16 @@ log = logging.getLogger(__name__)
 FINDINGS_SHOWN = 10
 
 
-def check(work: Work) -> None:
+async def check(work: Work) -> None:
     """Ask every validator that the profile calls for; one error ends the job before any key is used (PIPE-75)."""
-    file = StagedFile(work.require(work.staged), work.job.file_name, work.job.format, work.staged_measured)
-    for validator in work.parts.registry.validators:
+    validators = work.parts.registry.validators
+    if validators:
+        file = StagedFile(work.require(work.staged), work.job.file_name, work.job.format, work.staged_measured)
+        await apart(lambda: _ask_all(work, validators, file))
+
+
+def _ask_all(work: Work, validators: Sequence[FileValidator], file: StagedFile) -> None:
+    for validator in validators:
         errors = _ask_in_time(work, validator, file)
         if errors:
             raise StepFailed(_told(errors), code=errors[0].code)

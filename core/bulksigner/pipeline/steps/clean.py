@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from bulksigner.contract.errors import HeldElsewhere
-from bulksigner.contract.storage import Removal, RemovalOutcome
-from bulksigner.pipeline.holding import held
+from contextlib import suppress
+
+from bulksigner.contract.errors import HeldElsewhere, StepFailed
+from bulksigner.contract.storage import Fingerprint, Folder, Removal, RemovalOutcome
+from bulksigner.pipeline.conductor import apart
+from bulksigner.pipeline.holding import held, near
+from bulksigner.pipeline.tasks import RemoveTask
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import ANYTHING, describe
 
@@ -14,14 +18,14 @@ WAITS_SECONDS = (0.5, 2.0, 5.0)
 """Waits between the four tries to hold the input (PIPE-93)."""
 
 
-def clean(work: Work) -> None:
+async def clean(work: Work) -> None:
     """Remove the input while it still is what was staged; leave it otherwise (PIPE-91 to PIPE-93).
 
     The output is delivered by now, so nothing here may fail the job: an input that cannot be removed is left and
     reported.
     """
     try:
-        removal = _remove(work)
+        removal = await _remove(work)
         reason = removal.reason if removal.outcome in (RemovalOutcome.DIVERGED, RemovalOutcome.KEPT) else ""
         work.is_input_kept = removal.outcome is RemovalOutcome.KEPT
     except HeldElsewhere as error:
@@ -32,7 +36,19 @@ def clean(work: Work) -> None:
     work.divergence = work.parts.scrub(reason)
 
 
-def _remove(work: Work) -> Removal:
+async def _remove(work: Work) -> Removal:
     folder, name = work.parts.inputs.locate(work.job.original_path)
+    close_by = near(folder)
+    if close_by is not None:
+        with suppress(HeldElsewhere, StepFailed), held(folder, name):
+            removal = await work.perform(RemoveTask(close_by, name, work.staged_fingerprint))
+            if removal.outcome in (RemovalOutcome.REMOVED, RemovalOutcome.ABSENT):
+                return removal
+    # What takes patience takes a thread: a hold of another, a file that cannot be removed or read just now, and one
+    # of whose removal nobody knows because the worker was lost over it.
+    return await apart(lambda: _remove_patiently(folder, name, work.staged_fingerprint))
+
+
+def _remove_patiently(folder: Folder, name: str, expected: Fingerprint) -> Removal:
     with held(folder, name, waits_seconds=WAITS_SECONDS):
-        return folder.remove_if(name, work.staged_fingerprint)
+        return folder.remove_if(name, expected)

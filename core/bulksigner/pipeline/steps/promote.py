@@ -8,27 +8,38 @@ from pathlib import Path
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files import durable
 from bulksigner.jobs.model import Job
+from bulksigner.pipeline.conductor import apart
+from bulksigner.pipeline.engine import WorkerLost
+from bulksigner.pipeline.tasks import PromoteTask
 from bulksigner.pipeline.work import Work
 
 __all__ = ["describe_delivery", "promote"]
 
 
-def promote(work: Work) -> None:
+async def promote(work: Work) -> None:
     """Put the signed file where the job's row says it will be, without overwriting (PIPE-82)."""
-    signed, output = work.require(work.signed), work.require(work.output)
-    # Taken before the move: whoever waits for the output may collect it at once.
-    work.output_modified_at = datetime.datetime.fromtimestamp(signed.stat().st_mtime, datetime.UTC)
+    task = PromoteTask(work.require(work.signed), work.require(work.output))
     try:
-        durable.promote(signed, output)
-    except FileExistsError as error:
-        raise StepFailed(
-            f"Output already exists at {output}; resolve manually before re-queueing.", code="promote.output-exists"
-        ) from error
-    except OSError as error:
+        work.output_modified_at = await work.perform(task)
+    except WorkerLost:
+        # A file has one name: the signed one has gone where it should, or is still here.
+        work.output_modified_at = await apart(lambda: _find_promoted(work.job, task))
+        if work.output_modified_at is None:
+            work.output_modified_at = await work.perform(task)
+    except StepFailed as error:
+        if error.code is not None:
+            raise
         # It may lie there all the same, such as when only the flush of the folder failed.
-        raise StepFailed(
-            f"The output could not be moved to {output}: {error.strerror or error}.{describe_delivery(work.job)}"
-        ) from error
+        delivery = await apart(lambda: describe_delivery(work.job))
+        raise StepFailed(error.message + delivery) from error
+
+
+def _find_promoted(job: Job, task: PromoteTask) -> datetime.datetime | None:
+    """Return the modification time of an output that the lost worker had delivered, which is on disk now; or None."""
+    if task.signed.exists() or not describe_delivery(job):
+        return None
+    durable.flush_folder(task.output.parent)
+    return datetime.datetime.fromtimestamp(task.output.stat().st_mtime, datetime.UTC)
 
 
 def describe_delivery(job: Job) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
-from bulksigner.pipeline.engine import SignTask
 from bulksigner.pipeline.spans import SIGNING
+from bulksigner.pipeline.steps.verify import begin_check
+from bulksigner.pipeline.tasks import SignTask
 from bulksigner.pipeline.work import Work
 
 __all__ = ["mark", "sign"]
 
 
-def mark(work: Work) -> None:
+async def mark(work: Work) -> None:
     """Commit that the key is about to be used, with the fingerprint of what it will sign (PIPE-78, CLU-11).
 
     Recovery reads `signCallStartedAt` and nothing else, so it is on disk before the key is touched. Whatever can be
@@ -36,30 +37,33 @@ def mark(work: Work) -> None:
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
     )
-    work.job = work.parts.jobs.record(
-        work.job,
-        certificate_source=work.opened.stored.certificate_source,
-        staged_length=fingerprint.length,
-        staged_sha256=fingerprint.sha256.hex(),
-        staged_etag=fingerprint.entity_tag,
-        staged_at=now,
-        sign_call_started_at=now,
+    work.job = await work.parts.write(
+        work.parts.jobs.recording(
+            work.job,
+            certificate_source=work.opened.stored.certificate_source,
+            staged_length=fingerprint.length,
+            staged_sha256=fingerprint.sha256.hex(),
+            staged_etag=fingerprint.entity_tag,
+            staged_at=now,
+            sign_call_started_at=now,
+        )
     )
     work.task = task
 
 
-def sign(work: Work) -> None:
+async def sign(work: Work) -> None:
     """Sign the staged copy through the engine and move the job to Verifying (PIPE-79).
 
     The same commit says where the output will be and what it is: recovery tells from it what was delivered (PIPE-85).
+    The check begins beside it, as it needs no more than the signed file.
     """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
     with work.measured(SIGNING):
-        measured = work.parts.engine.sign(work.task)
+        measured = await work.perform(work.task)
     work.signed, work.signed_measured = work.task.target, measured
     work.output = work.parts.roots.output_path(work.signed.name)
-    changed = work.parts.jobs.transition(
+    moving = work.parts.jobs.moving(
         work.job,
         "sign",
         by=Actor.WORKER,
@@ -68,5 +72,7 @@ def sign(work: Work) -> None:
         output_length=measured.length,
         output_sha256=measured.sha256.hex(),
     )
+    begin_check(work)
+    changed = await work.parts.write(moving)
     work.job = changed.job
-    work.parts.announce(changed)
+    await work.parts.tell(changed)

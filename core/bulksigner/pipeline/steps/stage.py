@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.storage import Fingerprint
 from bulksigner.files.names import child_of
-from bulksigner.pipeline.holding import held
+from bulksigner.pipeline.conductor import apart
+from bulksigner.pipeline.holding import held, near
+from bulksigner.pipeline.tasks import StageTask, stage_here
 from bulksigner.pipeline.work import Work
 
 __all__ = ["resolve", "stage"]
 
 
-def resolve(work: Work) -> None:
+async def resolve(work: Work) -> None:
     """Find the profile the job recorded at intake; a degraded one cannot sign (PIPE-71)."""
     profile = work.parts.profiles.get(work.job.profile_name)
     if profile is None:
@@ -22,13 +25,19 @@ def resolve(work: Work) -> None:
     work.profile = profile
 
 
-def stage(work: Work) -> None:
+async def stage(work: Work) -> None:
     """Copy the input, measuring it in the same read, under a short hold (PIPE-73, PIPE-74)."""
     folder, name = work.parts.inputs.locate(work.job.original_path)
-    target = child_of(work.parts.roots.open_job_folder(work.job.id), work.job.file_name)
-    with held(folder, name):
-        try:
-            work.fingerprint = folder.copy_to(name, target)
-        except FileNotFoundError as error:
-            raise StepFailed(f"The input no longer exists: {work.job.original_path}") from error
+    target = child_of(work.parts.roots.job_folder(work.job.id), work.job.file_name)
+    task = StageTask(folder, name, work.job.original_path, target)
+    if near(folder) is not None:
+        with held(folder, name):
+            work.fingerprint = await work.perform_again(task)
+    else:
+        work.fingerprint = await apart(lambda: _stage_far(task))
     work.staged = target
+
+
+def _stage_far(task: StageTask) -> Fingerprint:
+    with held(task.folder, task.name):
+        return stage_here(task)

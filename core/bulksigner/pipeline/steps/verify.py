@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation
-from bulksigner.pipeline.engine import CheckTask
+from bulksigner.pipeline.conductor import Started
+from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.spans import VERIFICATION
+from bulksigner.pipeline.tasks import CheckTask
 from bulksigner.pipeline.work import Work
 
-__all__ = ["verify"]
+__all__ = ["begin_check", "verify"]
 
 
-def verify(work: Work) -> None:
-    """Check the artifact against the profile's certificate and the staged original (PIPE-80, BEY-01)."""
+def begin_check(work: Work) -> None:
+    """Have the signed file checked from now on, unless the profile does not ask for it."""
+    profile = work.opened
+    if profile.stored.verify and profile.key is not None:
+        work.checking = Started(work.perform(_check_task(work, profile.key)))
+
+
+async def verify(work: Work) -> None:
+    """Have the artifact checked against the profile's certificate and the staged original (PIPE-80, BEY-01)."""
     profile = work.opened
     if not profile.stored.verify:
-        work.job = work.parts.jobs.record(work.job, message="Verification skipped")
+        work.job = await work.parts.write(work.parts.jobs.recording(work.job, message="Verification skipped"))
         return
-    if profile.key is None:
+    if work.checking is None or profile.key is None:
         raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.")
-    task = CheckTask(
-        artifact=work.require(work.signed),
-        expectation=Expectation(work.job.format, profile.key.certificate, work.staged_measured),
-        pem=work.is_pem,
-    )
-    with work.measured(VERIFICATION):
-        checked = work.parts.engine.check(task)
+    try:
+        checked = await work.checking
+    except WorkerLost:
+        checked = await work.perform(_check_task(work, profile.key))
+    finally:
+        work.seconds["verify"] = work.seconds[VERIFICATION] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
+
+
+def _check_task(work: Work, key: OpenedKey) -> CheckTask:
+    expectation = Expectation(work.job.format, key.certificate, work.staged_measured)
+    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem)

@@ -9,6 +9,7 @@ import falcon
 from bulksigner.backup.desk import BackupDesk
 from bulksigner.backup.runs import Run
 from bulksigner.contract.errors import NotAllowed
+from bulksigner.web.guards import person_of
 from bulksigner.web.services import WebServices
 from bulksigner.web.wire import dump_json, wire_time
 
@@ -39,9 +40,9 @@ def show(services: WebServices, _: falcon.Request, response: falcon.Response) ->
     response.data = dump_json(members)
 
 
-def ask(services: WebServices, _: falcon.Request, response: falcon.Response) -> None:
+def ask(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
     """Have a backup made; the answer does not wait for it."""
-    response.data = dump_json({"runId": _desk(services).ask("Api")})
+    response.data = dump_json({"runId": _desk(services).ask(person_of(request).name)})
 
 
 def cancel(services: WebServices, _: falcon.Request, response: falcon.Response) -> None:

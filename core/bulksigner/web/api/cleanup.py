@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import falcon
 
+from bulksigner.web.bodies import read_members
+from bulksigner.web.guards import person_of
 from bulksigner.web.problems import InvalidRequest
 from bulksigner.web.services import WebServices
 from bulksigner.web.wire import dump_json
@@ -22,7 +23,7 @@ def clean_up(services: WebServices, request: falcon.Request, response: falcon.Re
     if services.retention is None:
         response.data = dump_json({"message": "No retention policy is configured; nothing was removed."})
         return
-    done = services.retention.clean_up("Api", dry_run)
+    done = services.retention.clean_up(person_of(request).name, dry_run)
     run = done.run
     response.data = dump_json(
         {
@@ -47,16 +48,7 @@ def _members(kind: str, tally: dict[str, Any]) -> dict[str, object]:
 
 
 def _read_wish(request: falcon.Request) -> bool | None:
-    body = request.bounded_stream.read()
-    if not body.strip():
-        return None
-    try:
-        given = json.loads(body)
-    except ValueError as error:
-        raise InvalidRequest("body", 'must be JSON, such as {"dryRun": true}, or empty') from error
-    if not isinstance(given, dict):
-        raise InvalidRequest("body", "must be an object")
-    wish = given.get("dryRun")
+    wish = read_members(request).get("dryRun")
     if wish is not None and not isinstance(wish, bool):
         raise InvalidRequest("dryRun", "must be true or false")
     return wish

@@ -5,20 +5,13 @@ from __future__ import annotations
 import falcon
 
 from bulksigner.contract.errors import NotFound
+from bulksigner.operations.rescanning import COUNTS
+from bulksigner.web.guards import person_of
 from bulksigner.web.query import read_single
 from bulksigner.web.services import FolderReport, WebServices
 from bulksigner.web.wire import dump_json
 
 __all__ = ["rescan"]
-
-_COUNTS = {
-    "scanned": "scanned",
-    "enqueued": "enqueued",
-    "alreadyActive": "already_active",
-    "ignored": "ignored",
-    "errors": "errors",
-    "alreadyProcessed": "already_processed",
-}
 
 
 def rescan(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
@@ -27,9 +20,9 @@ def rescan(services: WebServices, request: falcon.Request, response: falcon.Resp
     if folder == "":
         # An empty name must not widen to all folders.
         raise NotFound("The parameter folder is empty; leave it out to rescan all folders.", code="folder.not-found")
-    folders = services.rescan(folder).folders
+    folders = services.rescan(folder, person_of(request)).folders
     totals: dict[str, int] = {"folders": len(folders)}
-    totals |= {member: sum(getattr(one, name) for one in folders) for member, name in _COUNTS.items()}
+    totals |= {member: sum(getattr(one, name) for one in folders) for member, name in COUNTS.items()}
     totals["unassigned"] = sum(one.unassigned for one in folders)
     response.data = dump_json({"folders": [_members(one) for one in folders], "totals": totals})
 
@@ -38,7 +31,7 @@ def _members(folder: FolderReport) -> dict[str, object]:
     return {
         "name": folder.name,
         "path": folder.path,
-        **{member: getattr(folder, name) for member, name in _COUNTS.items()},
+        **{member: getattr(folder, name) for member, name in COUNTS.items()},
         "enqueuedFiles": list(folder.enqueued_files),
         "unassigned": folder.unassigned,
     }

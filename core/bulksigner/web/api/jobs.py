@@ -1,4 +1,4 @@
-"""Jobs: list, detail, signed output, retry (API-24 to API-26, API-29)."""
+"""Jobs: list, detail, signed output, retry, cancel, clear (API-24 to API-26, API-29, API-30, API-32)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import falcon
 from bulksigner.contract.errors import NotAllowed
 from bulksigner.jobs.model import Job
 from bulksigner.jobs.states import JobStatus
+from bulksigner.web.bodies import read_text
+from bulksigner.web.guards import person_of
 from bulksigner.web.outputs import disposition, open_output
 from bulksigner.web.problems import InvalidRequest, no_such_job
-from bulksigner.web.query import FILTER_INVALID, read_number, read_single
+from bulksigner.web.query import (
+    DEFAULT_PAGE_SIZE,
+    FILTER_INVALID,
+    MAX_PAGE,
+    MAX_PAGE_SIZE,
+    read_number,
+    read_single,
+)
 from bulksigner.web.services import WebServices
 from bulksigner.web.wire import dump_json, job_members, wire_time
 
-__all__ = ["list_page", "retry", "send_output", "show"]
+__all__ = ["cancel", "clear", "list_page", "retry", "send_output", "show"]
 
-MAX_PAGE = 10_737_418
-MAX_PAGE_SIZE = 200
-DEFAULT_PAGE_SIZE = 50
 _STATUSES = {status.value: status for status in JobStatus}
 # Filters of the workbook export (API-66). Left unread they would widen the answer, so they are refused.
 _NOT_OFFERED = ("fileName", "from", "to")
@@ -87,11 +93,33 @@ def send_output(services: WebServices, _: falcon.Request, response: falcon.Respo
     response.set_header("Content-Disposition", disposition(output.name))
 
 
-def retry(services: WebServices, _: falcon.Request, response: falcon.Response, *, id: str) -> None:
+def retry(services: WebServices, request: falcon.Request, response: falcon.Response, *, id: str) -> None:
     """Queue the input of a failed job again, as a new job (PIPE-99)."""
     parent = _find(services, id)
-    child = services.retry(parent.id).job
+    child = services.retry(parent.id, person_of(request)).job
     response.data = dump_json({"newJobId": child.id, "parentJobId": child.parent_job_id, "status": child.status.value})
+
+
+def cancel(services: WebServices, request: falcon.Request, response: falcon.Response, *, id: str) -> None:
+    """End a job that waits, with an optional reason (API-63)."""
+    job = _find(services, id)
+    changed = services.cancel(job.id, person_of(request), read_text(request, "reason"))
+    response.data = dump_json(job_members(changed.job))
+
+
+def clear(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+    """Remove every job with its files, and the events up to now (API-67)."""
+    cleared = services.clear(person_of(request))
+    response.data = dump_json(
+        {
+            "deleted": cleared.jobs,
+            "filesDeleted": cleared.files,
+            "foldersDeleted": cleared.folders,
+            "eventsDeleted": cleared.events,
+            "itemsFailed": cleared.items_failed,
+            "message": f"Cleared {cleared.counts}.",
+        }
+    )
 
 
 def _find(services: WebServices, job_id: str) -> Job:

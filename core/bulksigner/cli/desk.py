@@ -1,0 +1,87 @@
+"""What the commands on stored profiles work with: the database of the settings, opened beside a running service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from bulksigner.boot import lay_foundation, open_store
+from bulksigner.contract.errors import BulkSignerError
+from bulksigner.jobs.model import utc_now
+from bulksigner.observability.redaction import Scrubber
+from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.editor import ProfileEditor
+from bulksigner.profiles.opened import ProfileOpener
+from bulksigner.profiles.seal import Sealer
+from bulksigner.profiles.store import ProfileStore
+from bulksigner.records.engines import Store
+from bulksigner.records.migrate import known_migrations, schema_version
+
+__all__ = ["Desk", "open_desk"]
+
+
+@attrs.frozen
+class Desk:
+    """The stored profiles and what acts on them; `folders` are those that this host configures."""
+
+    profiles: ProfileStore
+    editor: ProfileEditor
+    opener: ProfileOpener
+    sealer: Sealer
+    folders: frozenset[str]
+    poll_interval_seconds: float
+    scrub: Callable[[str], str]
+
+
+@contextmanager
+def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
+    """Open the database of the settings; nothing is migrated and no lock of the service is touched.
+
+    Raises `ConfigurationRefused`, and `BulkSignerError` for a database that is not there or not of this build.
+    """
+    foundation = lay_foundation(environ)
+    settings, core = foundation.settings, foundation.settings.core
+    location = core.database_location
+    if isinstance(location, Path) and not location.exists():
+        raise BulkSignerError(
+            f"{location} is not there. The first start of the service makes it, with the profiles of the settings."
+        )
+    scrubber = Scrubber(settings.secrets)
+    store = open_store(settings)
+    try:
+        _see_schema(store)
+        profiles = ProfileStore(store)
+        sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
+        folders = frozenset(given.name for given in core.storage.inputs)
+        yield Desk(
+            profiles=profiles,
+            editor=ProfileEditor(profiles, foundation.registry, sealer, folders, utc_now, scrubber.register),
+            opener=ProfileOpener(foundation.registry, sealer, scrubber.register),
+            sealer=sealer,
+            folders=folders,
+            poll_interval_seconds=core.pipeline.poll_interval_seconds,
+            scrub=scrubber.scrub,
+        )
+    except BulkSignerError as error:
+        error.message = scrubber.scrub(error.message)
+        raise
+    finally:
+        store.close()
+
+
+def _see_schema(store: Store) -> None:
+    store.probe()
+    newest, version = known_migrations()[-1].version, schema_version(store)
+    if version < newest:
+        raise BulkSignerError(
+            f"{store.label} has schema version {version}, this build works with {newest}. Start the service of this "
+            "build once; it brings the database up to date."
+        )
+    if version > newest:
+        raise BulkSignerError(
+            f"{store.label} has schema version {version}, this build knows {newest}. Use the newer build's command."
+        )

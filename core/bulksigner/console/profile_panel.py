@@ -1,0 +1,139 @@
+"""The panel of signing profiles, and what an operator must see of them (OPS-32 to OPS-36)."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Collection, Sequence
+
+import attrs
+
+from bulksigner.console.banner import framed
+from bulksigner.contract.signing import Format
+from bulksigner.observability.logs import escape
+from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.profiles.seed import SeedReport
+from bulksigner.settings.model import LOCAL_METHOD
+
+__all__ = ["Alert", "ProfileFacts", "find_alerts", "list_folder_warnings", "list_profiles", "profiles_panel"]
+
+_EXPIRY_WARNING = datetime.timedelta(days=60)
+
+
+@attrs.frozen
+class ProfileFacts:
+    """One stored profile as the profile panel shows it."""
+
+    name: str
+    format: Format | None
+    certificate_source: str | None
+    verify: bool
+    enabled: bool = True
+    folder: str | None = None
+    is_folder_configured: bool = True
+    degraded: str | None = None
+    certificate_not_after: datetime.datetime | None = None
+    method: str = LOCAL_METHOD
+    keyless: str | None = None
+    """Who signs where the profile needs no key (OPS-34)."""
+
+
+@attrs.frozen
+class Alert:
+    """A line under the profile panel that also goes to the log, at `level` of `logging`."""
+
+    level: int
+    text: str
+
+    def line(self) -> str:
+        """Render the line as the panel shows it."""
+        prefix = "FAIL" if self.level >= logging.CRITICAL else "WARN"
+        return f"{prefix}  {escape(self.text)}"
+
+
+def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list[ProfileFacts]:
+    """Return the facts of each profile; `configured` are the input folders of this host."""
+    return [
+        ProfileFacts(
+            name=profile.name,
+            format=profile.stored.format,
+            certificate_source=profile.stored.certificate_source,
+            verify=profile.stored.verify,
+            enabled=profile.stored.enabled,
+            folder=profile.stored.input_folder,
+            is_folder_configured=profile.stored.input_folder is None or profile.stored.input_folder in configured,
+            degraded=profile.degraded,
+            certificate_not_after=profile.certificate_not_after,
+            method=profile.stored.method,
+            keyless=profile.keyless,
+        )
+        for profile in profiles.all
+    ]
+
+
+def list_folder_warnings(seeded: SeedReport) -> list[str]:
+    """Say which folders the first import left without a profile, or what later starts ignore (OPS-36)."""
+    return [
+        *seeded.warnings,
+        *(f"Input folder '{name}' was left without a profile: {reason}" for name, reason in seeded.unassigned.items()),
+    ]
+
+
+def profiles_panel(profiles: Sequence[ProfileFacts], alerts: Sequence[Alert]) -> str:
+    """Return the panel of OPS-32: one line a profile, then the FAIL and WARN lines."""
+    width = max((len(escape(profile.name)) for profile in profiles), default=0)
+    lines = [f"  {escape(profile.name):<{width}}   {_behaviour(profile)}" for profile in profiles]
+    return framed("Signing profiles", [*lines, *(alert.line() for alert in alerts)])
+
+
+def _behaviour(profile: ProfileFacts) -> str:
+    parts = ["DEGRADED"] if profile.degraded is not None else ["KEYLESS"] if profile.keyless is not None else []
+    certificate = profile.certificate_source or "none" if profile.keyless is None else f"none ({profile.keyless})"
+    parts += [
+        profile.format.value if profile.format is not None else "auto",
+        f"cert={escape(certificate)}",
+        f"verify={'on' if profile.verify else 'off'}",
+        "encrypt=off",
+        "validate-cert=off",
+    ]
+    if profile.method != LOCAL_METHOD:
+        parts.append(f"method={escape(profile.method)}")
+    if profile.folder is not None:
+        parts.append(f"folder={escape(profile.folder)}")
+    if not profile.enabled:
+        parts.append("disabled")
+    return " · ".join(parts)
+
+
+def find_alerts(
+    profiles: Sequence[ProfileFacts],
+    *,
+    now: datetime.datetime,
+    folder_warnings: Sequence[str] = (),
+) -> list[Alert]:
+    """Return what an operator must see at a start: degraded profiles first, then warnings (OPS-33, OPS-35, OPS-36).
+
+    `folder_warnings` are the sentences of the first-boot import about folders and ignored seed keys.
+    """
+    failures = [
+        Alert(logging.CRITICAL, f"Profile '{profile.name}': {profile.degraded}")
+        for profile in profiles
+        if profile.degraded is not None
+    ]
+    warnings = [f"Profile '{profile.name}': {text}" for profile in profiles for text in _warnings(profile, now)]
+    return [*failures, *(Alert(logging.WARNING, text) for text in (*warnings, *folder_warnings))]
+
+
+def _warnings(profile: ProfileFacts, now: datetime.datetime) -> list[str]:
+    found = []
+    if not profile.verify:
+        found.append("verify=off; signed files are not checked before they leave")
+    found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
+    ends_at = profile.certificate_not_after
+    if ends_at is not None and ends_at <= now:
+        found.append(f"the certificate ended at {ends_at:%Y-%m-%dT%H:%M:%SZ}; renew it")
+    elif ends_at is not None and ends_at - now <= _EXPIRY_WARNING:
+        found.append(f"the certificate ends in {(ends_at - now).days} day(s); renew it")
+    if profile.folder is not None and not profile.is_folder_configured:
+        found.append(f"bound to the input folder '{profile.folder}', which this host does not configure")
+    return found

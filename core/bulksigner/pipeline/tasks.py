@@ -1,0 +1,189 @@
+"""What the engine does for a job: one value a task, which may travel to a worker process, and how it is carried out.
+
+A task is given paths and a key reference; key material itself never travels.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
+from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
+from bulksigner.files import durable
+from bulksigner.formats import dispatch
+from bulksigner.formats.model import Checked, Expectation
+from bulksigner.plugin_system.registry import Registry
+
+__all__ = [
+    "CheckTask",
+    "DiscardTask",
+    "PromoteTask",
+    "RemoveTask",
+    "SignTask",
+    "StageTask",
+    "Task",
+    "carry_out",
+    "sign_here",
+    "stage_here",
+]
+
+T = TypeVar("T")
+
+
+class Task(Generic[T]):
+    """One thing to do, and the type of its answer."""
+
+    __slots__ = ()
+
+
+@attrs.frozen
+class StageTask(Task[Fingerprint]):
+    """Copy one input into its job's folder, which is made, and measure it in the same read (PERF-05)."""
+
+    folder: Folder
+    name: str
+    original_path: str
+    target: Path
+
+
+@attrs.frozen
+class SignTask(Task[Measured]):
+    """One staged file to sign: where it is, what it must be, where the signed file goes, and whose key signs."""
+
+    job_id: str
+    method: str
+    profile: str
+    file_name: str
+    format: Format
+    staged: Path
+    measured: Measured
+    target: Path
+    signed_at: datetime.datetime
+    options: Mapping[str, str]
+
+
+@attrs.frozen
+class CheckTask(Task[Checked]):
+    """One signed file to check as it lies on disk (BEY-01)."""
+
+    artifact: Path
+    expectation: Expectation
+    pem: bool
+
+
+@attrs.frozen
+class PromoteTask(Task[datetime.datetime]):
+    """One signed file to move to its final place; the answer is its modification time (PIPE-82)."""
+
+    signed: Path
+    output: Path
+
+
+@attrs.frozen
+class RemoveTask(Task[Removal]):
+    """One input to take away while it is what was staged, in one try (PIPE-92)."""
+
+    folder: NearFolder
+    name: str
+    fingerprint: Fingerprint
+
+
+@attrs.frozen
+class DiscardTask(Task[None]):
+    """One folder of a completed job to take away (PIPE-84)."""
+
+    folder: Path
+
+
+def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) -> T:
+    """Do what a task asks, in this process; raises `StepFailed`, or what a library raises."""
+    answer: Any
+    if isinstance(task, SignTask):
+        answer = sign_here(task, registry, keys[task.profile])
+    elif isinstance(task, CheckTask):
+        answer = check_here(task)
+    elif isinstance(task, StageTask):
+        answer = stage_here(task)
+    elif isinstance(task, PromoteTask):
+        answer = promote_here(task)
+    elif isinstance(task, RemoveTask):
+        answer = task.folder.remove_now(task.name, task.fingerprint)
+    elif isinstance(task, DiscardTask):
+        discard_here(task)
+        answer = None
+    else:
+        raise StepFailed(f"The engine was asked for something it does not know: {type(task).__name__}.")
+    return answer  # type: ignore[no-any-return]
+
+
+def stage_here(task: StageTask) -> Fingerprint:
+    """Copy and measure an input, in place of what a lost worker may have copied of it."""
+    task.target.parent.mkdir(mode=durable.FOLDER_MODE, exist_ok=True)
+    task.target.unlink(missing_ok=True)
+    try:
+        return task.folder.copy_to(task.name, task.target)
+    except FileNotFoundError as error:
+        raise StepFailed(f"The input no longer exists: {task.original_path}") from error
+
+
+def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
+    """Sign in this process; what a method raises against its contract becomes `PermanentFailure` naming its plugin."""
+    request = SigningRequest(
+        job_id=task.job_id,
+        file_name=task.file_name,
+        format=task.format,
+        staged=task.staged,
+        staged_measured=task.measured,
+        target=task.target,
+        key=key,
+        signed_at=task.signed_at,
+        options=task.options,
+    )
+    method = registry.signing_method(task.method)
+    with registry.guard(method):
+        outcome = method.sign(request)
+    if not isinstance(outcome, Signed):
+        raise StepFailed(f"Method {task.method} did not sign here but answered {type(outcome).__name__}.")
+    return outcome.measured
+
+
+def check_here(task: CheckTask) -> Checked:
+    """Check in this process, on the bytes as they are read back from storage."""
+    try:
+        descriptor = os.open(task.artifact, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(descriptor, "rb") as artifact:
+            return dispatch.check(artifact, task.expectation, pem=task.pem)
+    except OSError as error:
+        raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
+
+
+def promote_here(task: PromoteTask) -> datetime.datetime:
+    """Put a signed file where its job's row says it will be, without overwriting."""
+    try:
+        # Taken before the move: whoever waits for the output may collect it at once.
+        modified_at = datetime.datetime.fromtimestamp(task.signed.stat().st_mtime, datetime.UTC)
+        durable.promote(task.signed, task.output)
+    except FileExistsError as error:
+        raise StepFailed(
+            f"Output already exists at {task.output}; resolve manually before re-queueing.",
+            code="promote.output-exists",
+        ) from error
+    except OSError as error:
+        raise StepFailed(f"The output could not be moved to {task.output}: {error.strerror or error}.") from error
+    return modified_at
+
+
+def discard_here(task: DiscardTask) -> None:
+    """Remove a job's folder."""
+    try:
+        durable.remove_folder(task.folder)
+    except OSError as error:
+        raise StepFailed(f"{error.filename or task.folder}: {error.strerror or error}") from error

@@ -1,0 +1,164 @@
+"""Operator actions over real folders and a real database, on both engines; a worker is played by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from bulksigner.builtin.local_folder import LocalFolder
+from bulksigner.contract.signing import Format
+from bulksigner.files import durable
+from bulksigner.files.work import WorkRoots
+from bulksigner.intake.enqueue import EnqueueService
+from bulksigner.intake.folders import OpenedFolder, OpenedFolders
+from bulksigner.intake.rescan import Rescanner
+from bulksigner.jobs import listing
+from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.queue import Queue
+from bulksigner.jobs.states import Actor
+from bulksigner.jobs.store import Jobs
+from bulksigner.operations.people import Person
+from bulksigner.operations.service import Operations, assemble
+from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.profiles.model import OpenedProfile, StoredProfile
+from bulksigner.profiles.opened import OpenedProfiles
+from bulksigner.records import event_log
+from bulksigner.records.engines import Store
+from bulksigner.records.event_log import EventEntry, EventFilter
+from bulksigner.settings.model import WatchedFolderSettings
+
+OPERATOR = Person("operator", "ApiKey")
+EAGER = WatchedFolderSettings(
+    stability_poll_interval_ms=10,
+    stability_required_samples=1,
+    stability_timeout_seconds=5,
+    poll_interval_seconds=None,
+)
+
+
+@attrs.define
+class Desk:
+    """The actions, and what a test does and looks at beside them."""
+
+    store: Store
+    jobs: Jobs
+    queue: Queue
+    folders: OpenedFolders
+    roots: WorkRoots
+    inbox: Path
+    profiles: OpenedProfiles
+    operations: Operations
+    announced: list[Changed]
+    freed: list[str]
+
+    def drop(self, name: str = "folha.rem", content: bytes = b"content") -> Path:
+        """Put a file into the input folder."""
+        path = self.inbox / name
+        path.write_bytes(content)
+        return path
+
+    def enqueue(self, path: Path, **fields: object) -> Job:
+        """Make a job for a path as the watcher would."""
+        usual: dict[str, object] = {
+            "file_name": path.name,
+            "original_path": str(path),
+            "input_folder": "in",
+            "profile_name": "default",
+            "format": Format.CADES,
+            "source": JobSource.WATCHER,
+            "message": "Queued from folder in",
+        }
+        [answer] = self.queue.enqueue([Birth(**(usual | fields))])  # type: ignore[arg-type]
+        assert answer.changed is not None
+        return answer.changed.job
+
+    def queued(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
+        """Drop a file and make its job."""
+        return self.enqueue(self.drop(name, content))
+
+    def claimed(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
+        """Take a job as a worker does: claimed, its input copied and measured."""
+        self.queued(name, content)
+        [taken] = self.queue.claim(1, Owner("here", "this-life"))
+        folder = self.roots.open_job_folder(taken.job.id)
+        fingerprint = next(iter(self.folders)).folder.copy_to(name, folder / name)
+        return self.jobs.record(
+            taken.job, staged_length=fingerprint.length, staged_sha256=fingerprint.sha256.hex(), staged_at=utc_now()
+        )
+
+    def failed(self, name: str = "folha.rem", content: bytes = b"content", **columns: object) -> Job:
+        """Take a job to its end as Failed: folder below `error/`, input where it was."""
+        job = self.claimed(name, content)
+        self.roots.fail_job_folder(job.id)
+        return self.jobs.transition(job, "fail", by=Actor.WORKER, message="no token", **columns).job
+
+    def completed(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
+        """Take a job to its end as Completed: output delivered, input removed."""
+        job = self.claimed(name, content)
+        output = self.roots.output_path(f"{name}.p7m")
+        signed = self.roots.job_folder(job.id) / output.name
+        signed.write_bytes(b"signed " + content)
+        measured = durable.measure(signed)
+        durable.promote(signed, output)
+        job = self.jobs.transition(job, "sign", by=Actor.WORKER, message="Signed").job
+        (self.inbox / name).unlink()
+        self.roots.discard_job_folder(job.id)
+        return self.jobs.transition(
+            job,
+            "complete",
+            by=Actor.WORKER,
+            message="Completed",
+            output_path=str(output),
+            output_length=measured.length,
+            output_sha256=measured.sha256.hex(),
+        ).job
+
+    def read(self, job: Job) -> Job | None:
+        """Read a job again."""
+        return self.jobs.get(job.id)
+
+    def messages(self, job: Job) -> list[str]:
+        """Return the history of a job, oldest first."""
+        return [line.message for line in listing.history(self.store, job.id)]
+
+    def events(self, *types: str) -> list[EventEntry]:
+        """Return the events of some types, or all, oldest first."""
+        return list(event_log.event_page(self.store, EventFilter(types), page_size=1000).items)[::-1]
+
+    @property
+    def job_count(self) -> int:
+        """Return how many jobs the lists count, which triggers keep."""
+        return listing.page(self.store).total_count
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Desk:
+    """Operator actions over one folder `in` and one profile `default`."""
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    roots = WorkRoots(tmp_path / "work")
+    roots.prepare()
+    folders = OpenedFolders([OpenedFolder("in", LocalFolder(inbox, sleep=lambda _: None))])
+    stored = StoredProfile("id", "default", True, None, "Local", True, False, False, "Pfx", {}, {}, {}, "in")
+    profiles = OpenedProfiles([OpenedProfile(stored, None, None, None, None, None)])
+    jobs, queue = Jobs(store), Queue(store)
+    announced: list[Changed] = []
+    freed: list[str] = []
+    enqueue = EnqueueService(jobs, queue, profiles, announced.append, lambda _: None)
+    operations = assemble(
+        store=store,
+        jobs=jobs,
+        queue=queue,
+        profiles=profiles,
+        folders=folders,
+        roots=roots,
+        rescanner=Rescanner(folders, enqueue, profiles.bound, EAGER),
+        pause=PauseFlag(store),
+        announce=announced.append,
+        free_path=freed.append,
+        scrub=lambda text: text.replace("hush", "***"),
+        clock=utc_now,
+    )
+    return Desk(store, jobs, queue, folders, roots, inbox, profiles, operations, announced, freed)

@@ -1,0 +1,175 @@
+"""The panels of real services in eight configurations, compared with stored texts (OPS-233).
+
+`panels/<name>.txt` holds what each prints; places, versions and times of the run are written in angle brackets.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bulksigner import panels
+from bulksigner.records.prepared import Prepared
+from bulksigner.records.tables import PipelineStateRow
+from bulksigner.testing.certificates import Authority
+
+STORED = Path(__file__).parent / "panels"
+DATABASE_PASSWORD = "a database password"
+PLUGIN = """
+from bulksigner.builtin.local_folder import LocalFileSystem
+from bulksigner.contract.hookspecs import hookimpl
+from bulksigner.contract.observe import BannerRow
+
+
+class Share(LocalFileSystem):
+    name = "Share"
+
+
+class Remote:
+    name = "Remote"
+    needs_certificate = False
+
+    def sign(self, request):
+        raise NotImplementedError
+
+    poll = withdraw = settle = sign
+
+
+@hookimpl
+def bulksigner_storage_providers(settings):
+    return [Share()]
+
+
+@hookimpl
+def bulksigner_signing_methods(settings):
+    return [Remote()]
+
+
+@hookimpl
+def bulksigner_banner_rows(settings):
+    return [BannerRow("share", "mounted")]
+"""
+
+
+@pytest.fixture
+def shown(built: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Build a service and return what its panels print, with what differs from run to run in angle brackets."""
+
+    def act(prepare: Callable[[Any], None] = lambda _: None, **changes: str | None) -> str:
+        service = built(BULK_SIGNER_ENVIRONMENT="Production", **changes)
+        prepare(service)
+        capsys.readouterr()
+        panels.show(service, ["http://127.0.0.1:8080"])
+        printed = capsys.readouterr().out
+        # Log lines of the same facts go to the same stream.
+        text = "\n".join(line for line in printed.splitlines() if not re.match(r"\d{4}-\d\d-\d\dT", line))
+        text = text.replace(str(tmp_path), "<folder>")
+        text = re.sub(r"(?m)^(host mode +=|version +=) .+$", r"\1 <of this run>", text)
+        text = re.sub(r"(cryptography|pyhanko|lxml) [\w.]+", r"\1 <version>", text)
+        text = re.sub(r"PostgreSQL \(.+\)", "PostgreSQL (<host>/<database>)", text)
+        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", text)
+        return f"{text}\n"
+
+    return act
+
+
+def stored(name: str) -> str:
+    return (STORED / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def profile(number: int, folder: Path, **keys: str) -> dict[str, str]:
+    """Return the variables of one profile with a PFX certificate."""
+    given = {"Certificate__Source": "Pfx", "Certificate__Pfx__Path": str(folder / "company.pfx"), **keys}
+    return {f"Signing__Profiles__{number}__{key}": value for key, value in given.items()}
+
+
+def test_one_profile_by_extension(shown: Any) -> None:
+    """OPS-31, OPS-32: a plain host on its first start."""
+    assert shown() == stored("plain")
+
+
+def test_a_server_database(shown: Any, postgres_url: str) -> None:
+    """OPS-31, OPS-233: host and name of the database, its status, and nothing else of the connection string."""
+    location = re.sub(r"://postgres@", f"://postgres:{DATABASE_PASSWORD.replace(' ', '%20')}@", postgres_url)
+    text = shown(Database__Provider="PostgreSql", ConnectionStrings__Default=location)
+    assert text == stored("server-database")
+    assert "database%20password" not in text
+
+
+def test_several_profiles_and_certificates(shown: Any, tmp_path: Path, authority: Authority) -> None:
+    """OPS-31, OPS-32, OPS-35: several certificates, low trust, disabled, an end that is near, and one that was."""
+    now = datetime.datetime.now(datetime.UTC)
+    ends = {"near": now + datetime.timedelta(days=9, hours=1), "past": now - datetime.timedelta(days=1)}
+    for name, end in ends.items():
+        authority.issue(not_before=now - datetime.timedelta(days=300), not_after=end).write_pfx(
+            tmp_path / f"{name}.pfx", ""
+        )
+    assert shown(
+        Storage__Inputs__0__Profile="contracts",
+        **profile(0, tmp_path, Name="contracts", Format="Pades", Certificate__Pfx__Path=str(tmp_path / "near.pfx")),
+        **profile(1, tmp_path, Name="slips", Format="Cades", Verify="false", Enabled="false")
+        | {"Signing__Profiles__1__Certificate__Pfx__Password": "senha de teste, longa"},
+        **profile(2, tmp_path, Name="tax", Format="Xades", Certificate__Pfx__Path=str(tmp_path / "past.pfx")),
+    ) == stored("several-profiles")
+
+
+def test_a_degraded_profile_beside_a_sound_one(shown: Any, tmp_path: Path) -> None:
+    """OPS-33: the prefix, and the line with the reason."""
+    assert shown(
+        **profile(0, tmp_path, Name="default", Certificate__Pfx__Password="senha de teste, longa"),
+        **profile(1, tmp_path, Name="lost", Format="Cades", Certificate__Pfx__Path=str(tmp_path / "nowhere.pfx")),
+    ) == stored("degraded")
+
+
+def test_a_profile_without_a_key_and_storage_of_a_plugin(shown: Any, install: Any, tmp_path: Path) -> None:
+    """OPS-31, OPS-34: the method signs; providers are named once a folder is no plain directory; a plugin's row."""
+    (tmp_path / "site" / "remote_kit.py").write_text(PLUGIN)
+    install("remote_kit", "remote_kit")
+    assert shown(
+        Storage__Inputs__0__Provider="Share",
+        Storage__Inputs__0__PollIntervalSeconds="5",
+        Signing__Profiles__0__Name="default",
+        Signing__Profiles__0__Method="Remote",
+        Signing__Certificate__Source=None,
+        Signing__Certificate__Pfx__Path=None,
+        Signing__Certificate__Pfx__Password=None,
+    ) == stored("keyless")
+
+
+def test_folders_that_the_import_could_not_bind(shown: Any, tmp_path: Path) -> None:
+    """OPS-36, PIPE-57: a profile that is not there, and one that has a folder already."""
+    for name in ("second", "third"):
+        (tmp_path / name).mkdir()
+    assert shown(
+        Storage__Inputs__1__Name="second",
+        Storage__Inputs__1__Path=str(tmp_path / "second"),
+        Storage__Inputs__2__Name="third",
+        Storage__Inputs__2__Path=str(tmp_path / "third"),
+        Storage__Inputs__2__Profile="nobody",
+    ) == stored("unassigned-folders")
+
+
+def test_a_later_start_under_other_settings(shown: Any, built: Any, tmp_path: Path) -> None:
+    """OPS-35, OPS-36, PIPE-61: ignored seeds are counted, and a bound folder that is gone is named."""
+    built().stop()
+    (tmp_path / "other").mkdir()
+    assert shown(Storage__Inputs__0__Name="other", Storage__Inputs__0__Path=str(tmp_path / "other")) == stored(
+        "later-start"
+    )
+
+
+def test_a_paused_pipeline(shown: Any) -> None:
+    """OPS-31: since when and why."""
+
+    def pause(service: Any) -> None:
+        at = datetime.datetime(2026, 5, 26, 15, 42, tzinfo=datetime.UTC)
+        columns = {PipelineStateRow.paused: True, PipelineStateRow.changed_at: at, PipelineStateRow.reason: "month end"}
+        query = Prepared(PipelineStateRow.update(columns))
+        service.store.write(lambda: service.store.execute(query))
+
+    assert shown(pause) == stored("paused")

@@ -1,0 +1,360 @@
+"""Saves of profiles: every rule, every refusal with its code, and what is stored (CFG-81, CFG-86 to CFG-97)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from bulksigner.contract.errors import NotFound, RaceLost
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format
+from bulksigner.profiles.change import ProfileChange, ProfileRefused
+from bulksigner.profiles.editor import ProfileEditor
+from bulksigner.profiles.model import StoredProfile
+from bulksigner.records.prepared import Prepared, slot
+from bulksigner.records.tables import EventRow, ProfileRow
+
+KEY, OTHER_KEY = "k" * 32, "o" * 32
+PASSWORD = "correct horse battery"
+PROFILE = StoredProfile(
+    id="1",
+    name="contracts",
+    enabled=True,
+    format=Format.PADES,
+    method="Local",
+    verify=True,
+    preserve_file_extension=False,
+    save_as_pem=False,
+    certificate_source="Pfx",
+    certificate_block={"Path": "/good"},
+    sealed={},
+    extras={},
+    input_folder=None,
+)
+
+
+@pytest.fixture
+def put(profiles: Any, clock: Any) -> Callable[..., StoredProfile]:
+    """Store a profile that differs from `PROFILE` as told."""
+
+    def insert(name: str = "contracts", **changes: Any) -> StoredProfile:
+        profile = attrs.evolve(PROFILE, id=name, name=name, **changes)
+        profiles.store.write(lambda: profiles.insert(profile, clock()))
+        return profile
+
+    return insert
+
+
+@pytest.fixture
+def editor_with(profiles: Any, registry: Any, sealer_with: Any, clock: Any) -> Callable[..., ProfileEditor]:
+    """Make an editor of a host with the folders `in` and `out`, for a value of `Signing:ProfileSecretsKey`."""
+
+    def make(key: str = KEY, keep: Callable[[Secret], None] = lambda _: None) -> ProfileEditor:
+        return ProfileEditor(profiles, registry, sealer_with(key), {"in", "out"}, clock, keep)
+
+    return make
+
+
+@pytest.fixture
+def edit(editor_with: Any) -> Callable[..., Any]:
+    """Save a change of a profile as `operator`."""
+    return lambda name="contracts", **change: editor_with().edit(name, ProfileChange(**change), by="operator")
+
+
+@pytest.fixture
+def events(profiles: Any) -> Callable[[], list[tuple[str, str, dict[str, Any]]]]:
+    """Read every event: type, message, facts."""
+    query = Prepared(EventRow.select(EventRow.event_type, EventRow.message, EventRow.facts).order_by(EventRow.id))
+
+    def read() -> list[tuple[str, str, dict[str, Any]]]:
+        rows = profiles.store.read(lambda: profiles.store.execute(query).rows)
+        return [(kind, message, json.loads(facts)) for kind, message, facts in rows]
+
+    return read
+
+
+def objections(caught: pytest.ExceptionInfo[ProfileRefused]) -> set[tuple[str, str]]:
+    return {(one.code, one.key) for one in caught.value.objections}
+
+
+def test_keys_are_saved_with_the_count_and_the_event(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """CFG-85, SEC-76: one save moves row, version and count, and says what was there and what is."""
+    put()
+    saves = profiles.saves()
+    saved = edit(values={"verify": "false", "Format": "Cades", "SaveAsPem": "TRUE"}, folder="in")
+    stored = profiles.get("contracts")
+    assert stored == saved.profile
+    assert (stored.verify, stored.format, stored.save_as_pem, stored.input_folder) == (False, Format.CADES, True, "in")
+    assert (stored.row_version, stored.certificate_version) == (2, 1)
+    assert profiles.saves() == saves + 1
+    ((kind, message, facts),) = events()
+    assert kind == "SigningProfileEdited"
+    assert message == (
+        "Signing profile 'contracts' edited by operator: Format Pades → Cades; Verify true → false; "
+        "SaveAsPem false → true; InputFolder (none) → in."
+    )
+    assert facts["changes"]["InputFolder"] == {"old": "(none)", "new": "in"}
+    assert facts["actor"] == "operator"
+
+
+def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """CFG-81: one refusal with a code and a key for each thing that is wrong."""
+    put()
+    put("other", input_folder="out")
+    before, saves = profiles.all(), profiles.saves()
+    with pytest.raises(ProfileRefused) as caught:
+        edit(
+            values={
+                "Verify": "maybe",
+                "SaveAsPem": "true",
+                "Name": "renamed",
+                "Verfiy": "true",
+                "Method": "Telepathy",
+                "Enabled": "false",
+                "Certificate:Pfx:Password": PASSWORD,
+                "Certificate:Pkcs11:ModulePath": "/lib",
+            },
+            secrets={"Certificate:Pfx:Path": Secret(PASSWORD)},
+            folder="out",
+        )
+    assert objections(caught) == {
+        ("profile.invalid", "Verify"),
+        ("profile.invalid", "SaveAsPem"),
+        ("profile.invalid", "Name"),
+        ("profile.invalid", "Verfiy"),
+        ("profile.invalid", "Method"),
+        ("profile.invalid", "Certificate:Pkcs11:ModulePath"),
+        ("profile.secret-refused", "Certificate:Pfx:Password"),
+        ("profile.secret-refused", "Certificate:Pfx:Path"),
+        ("profile.folder-bound", "InputFolder"),
+        ("profile.folder-taken", "InputFolder"),
+    }
+    assert "the nearest known key is Verify" in str(caught.value)
+    assert "'other'" in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+    assert (profiles.all(), profiles.saves(), events()) == (before, saves, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "wish", "code", "key"),
+    [
+        ({}, {"values": {"Format": ""}}, "profile.invalid", "Format"),
+        ({}, {"values": {"PreserveFileExtension": "true"}}, "profile.invalid", "PreserveFileExtension"),
+        (
+            {"save_as_pem": True, "format": Format.CADES},
+            {"values": {"Format": "Xades"}},
+            "profile.invalid",
+            "SaveAsPem",
+        ),
+        ({}, {"values": {"Certificate": None}}, "profile.invalid", "Certificate"),
+        ({}, {"values": {"Certificate": "x"}}, "profile.invalid", "Certificate"),
+        ({}, {"values": {"Certificate:Source": "Pkcs11"}}, "profile.invalid", "Certificate:Source"),
+        ({}, {"values": {"Certificate:Pfx:Path": None}}, "profile.invalid", "Certificate:Pfx:Path"),
+        ({}, {"values": {"CheckDepth": "deep"}}, "profile.invalid", "CheckDepth"),
+        ({"input_folder": "in"}, {"values": {"Enabled": "false"}}, "profile.folder-bound", "InputFolder"),
+        ({"enabled": False}, {"folder": "in"}, "profile.folder-bound", "InputFolder"),
+        ({}, {"folder": "elsewhere"}, "profile.folder-unknown", "InputFolder"),
+        (
+            {},
+            {"secrets": {"Certificate:Pfx:Password": Secret("short")}},
+            "profile.secret-refused",
+            "Certificate:Pfx:Password",
+        ),
+        ({"damage": "its row is damaged"}, {"values": {"Verify": "false"}}, None, None),
+    ],
+    ids=lambda value: next(iter(value), "") if isinstance(value, dict) else None,
+)
+def test_each_rule_refuses(
+    changes: dict[str, Any], wish: dict[str, Any], code: str | None, key: str | None, put: Any, edit: Any, profiles: Any
+) -> None:
+    """CFG-87, CFG-88, CFG-93, CFG-94, CFG-97, CFG-16, CFG-71, PIPE-58, PIPE-63: refused by the rule's own code."""
+    put(**changes)
+    if code is None:
+        # A row that cannot be read whole must not be written over with what stands in for the rest.
+        query = Prepared(ProfileRow.update({ProfileRow.extras: "{"}).where(ProfileRow.id == slot("id")))
+        profiles.store.write(lambda: profiles.store.execute(query, id="contracts"))
+        code, key = "profile.invalid", ""
+    before = profiles.get("contracts")
+    with pytest.raises(ProfileRefused) as caught:
+        edit(**wish)
+    assert (code, key) in objections(caught)
+    assert profiles.get("contracts") == before
+
+
+def test_default_is_never_disabled(put: Any, edit: Any) -> None:
+    """CFG-87: uploads that name no profile need it."""
+    put("default", format=None)
+    with pytest.raises(ProfileRefused, match="default cannot be disabled"):
+        edit("default", values={"Enabled": "false"})
+
+
+def test_clearing_the_folder_in_the_same_save_lets_a_profile_be_disabled(put: Any, edit: Any, profiles: Any) -> None:
+    """PIPE-63: one save for both."""
+    put(input_folder="in")
+    edit(values={"Enabled": "false"}, folder=None)
+    stored = profiles.get("contracts")
+    assert (stored.enabled, stored.input_folder) == (False, None)
+
+
+def test_a_stored_folder_is_not_looked_at_again(put: Any, edit: Any, profiles: Any) -> None:
+    """PIPE-61: a binding to a folder that went from the settings keeps no other edit from being saved."""
+    put(input_folder="gone")
+    edit(values={"Verify": "false"})
+    assert profiles.get("contracts").input_folder == "gone"
+
+
+def test_a_password_is_sealed_kept_replaced_and_removed(
+    put: Any, edit: Any, editor_with: Any, sealer_with: Any, profiles: Any, events: Any, tmp_path: Path
+) -> None:
+    """SEC-45, SEC-47, SEC-51: sealed only, kept while nobody says otherwise, never in an event, gone when removed."""
+    put()
+    kept: list[str] = []
+    change = ProfileChange(secrets={"certificate:pfx:password": Secret(PASSWORD)})
+    editor_with(keep=lambda secret: kept.append(secret.reveal())).edit("contracts", change, by="operator")
+    first = profiles.get("contracts")
+    assert kept == [PASSWORD]
+    assert sealer_with(KEY).open("contracts", "Pkcs12Password", first.sealed["Pkcs12Password"]) == PASSWORD.encode()
+    assert first.certificate_version == 2
+
+    edit(values={"Certificate:Pfx:Path": "/other"})
+    second = profiles.get("contracts")
+    assert (second.certificate_block["Path"], second.sealed, second.certificate_version) == ("/other", first.sealed, 3)
+
+    edit(secrets={"Certificate:Pfx:Password": Secret("another " + PASSWORD)})
+    assert profiles.get("contracts").sealed != first.sealed
+    edit(secrets={"Certificate:Pfx:Password": Secret("")})
+    assert profiles.get("contracts").sealed == {}
+
+    assert [kind for kind, _, _ in events()] == ["SigningProfileCertificateEdited"] * 4
+    assert [facts["fields"] for _, _, facts in events()] == [
+        ["Pfx:Password"],
+        ["Pfx:Path"],
+        ["Pfx:Password"],
+        ["Pfx:Password"],
+    ]
+    for file in (tmp_path / "db").iterdir():
+        assert b"correct horse" not in file.read_bytes()
+
+
+def test_a_secret_needs_the_sealing_key(put: Any, editor_with: Any) -> None:
+    """CFG-66, SEC-50: refused naming the key, its value unsaid."""
+    put()
+    change = ProfileChange(secrets={"Certificate:Pfx:Password": Secret(PASSWORD)})
+    with pytest.raises(ProfileRefused, match="Signing:ProfileSecretsKey") as caught:
+        editor_with("").edit("contracts", change, by="operator")
+    assert objections(caught) == {("profile.secrets-key-missing", "Signing:ProfileSecretsKey")}
+    assert PASSWORD not in str(caught.value)
+
+
+def test_an_unreadable_secret_is_not_kept(put: Any, editor_with: Any, edit: Any, profiles: Any) -> None:
+    """SEC-49: under another key the certificate's save is refused, until the secret is entered again."""
+    put()
+    edit(secrets={"Certificate:Pfx:Password": Secret(PASSWORD)})
+    with pytest.raises(ProfileRefused, match="Signing:ProfileSecretsKey") as caught:
+        editor_with(OTHER_KEY).edit("contracts", ProfileChange({"Certificate:Pfx:Path": "/other"}), by="operator")
+    assert objections(caught) == {("profile.secret-unreadable", "Certificate:Pfx:Password")}
+    again = ProfileChange({"Certificate:Pfx:Path": "/other"}, {"Certificate:Pfx:Password": Secret(PASSWORD)})
+    editor_with(OTHER_KEY).edit("contracts", again, by="operator")
+    assert profiles.get("contracts").certificate_block["Path"] == "/other"
+
+
+def test_another_source_leaves_nothing_of_the_former(put: Any, edit: Any, profiles: Any) -> None:
+    """CFG-89, CFG-97: a profile that goes remote may let go of its certificate and its secret."""
+    put()
+    edit(secrets={"Certificate:Pfx:Password": Secret(PASSWORD)})
+    edit(values={"Method": "remote", "Certificate": None})
+    stored = profiles.get("contracts")
+    assert (stored.method, stored.certificate_source, stored.certificate_block, stored.sealed) == (
+        "Remote",
+        None,
+        {},
+        {},
+    )
+
+
+def test_a_save_without_a_difference_stores_nothing(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """SEC-76: an event is a change."""
+    before, saves = put(), profiles.saves()
+    assert not edit(values={"Verify": "true", "Certificate:Pfx:Path": "/good"}, folder=None).is_changed
+    assert (profiles.get("contracts"), profiles.saves(), events()) == (before, saves, [])
+
+
+def test_a_certificate_can_be_opened_again_unchanged(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """CFG-85: a file that was replaced in its place is a change that only a person knows of."""
+    put()
+    edit(reopens=True)
+    assert profiles.get("contracts").certificate_version == 2
+    ((kind, message, facts),) = events()
+    assert (kind, facts["fields"]) == ("SigningProfileCertificateEdited", [])
+    assert "to be opened again" in message
+
+
+def test_keys_of_plugins_are_edited_like_the_cores(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """CFG-16: bound by the plugin's class; one at its default is not stored, one of a plugin that is away stays."""
+    put(extras={"CheckSeal": True})
+    with pytest.raises(ProfileRefused, match="CheckSeal"):
+        edit(values={"CheckCard": "true"})
+    edit(values={"CheckSeal": None, "CheckCard": "true", "CheckDepth": "5"})
+    assert profiles.get("contracts").extras == {"CheckCard": True, "CheckDepth": 5}
+    edit(values={"CheckDepth": "3"})
+    assert profiles.get("contracts").extras == {"CheckCard": True}
+    assert events()[-1][2]["changes"] == {"CheckDepth": {"old": "5", "new": "(default)"}}
+
+
+def test_a_profile_whose_source_is_away_can_be_disabled(put: Any, edit: Any, profiles: Any) -> None:
+    """CFG-16: what the edit is not about is neither checked nor lost."""
+    before = put(certificate_source="Pkcs11", certificate_block={"ModulePath": "/lib", "Thumbprint": "ab"})
+    edit(values={"Enabled": "false"})
+    stored = profiles.get("contracts")
+    assert (stored.enabled, stored.certificate_block) == (False, before.certificate_block)
+
+
+def test_an_edit_on_an_older_look_is_refused(put: Any, edit: Any, profiles: Any) -> None:
+    """DSH-110: nothing is saved over what somebody else saved in between."""
+    put()
+    edit(values={"Verify": "false"}, read_version=1)
+    with pytest.raises(RaceLost) as caught:
+        edit(values={"Verify": "true"}, read_version=1)
+    assert caught.value.code == "profile.race-lost"
+    assert not profiles.get("contracts").verify
+
+
+def test_an_unknown_profile_is_named(edit: Any) -> None:
+    """DSH-101: as everywhere, by code."""
+    with pytest.raises(NotFound, match="'nobody'") as caught:
+        edit("nobody", values={"Verify": "true"})
+    assert caught.value.code == "profile.not-found"
+
+
+def test_a_profile_is_created_by_the_same_rules(put: Any, editor_with: Any, profiles: Any, events: Any) -> None:
+    """CFG-86, PIPE-62, SEC-76: name, certificate, folder and secret at once; the event names the folder."""
+    saves = profiles.saves()
+    change = ProfileChange(
+        {"Format": "Pades", "Certificate:Source": "pfx", "Certificate:Pfx:Path": "/good"},
+        {"Certificate:Pfx:Password": Secret(PASSWORD)},
+        folder="in",
+    )
+    editor_with().create("invoices", change, by="operator")
+    stored = profiles.get("invoices")
+    assert (stored.format, stored.certificate_source, stored.input_folder) == (Format.PADES, "Pfx", "in")
+    assert list(stored.sealed) == ["Pkcs12Password"]
+    assert profiles.saves() == saves + 1
+    ((kind, message, facts),) = events()
+    assert kind == "SigningProfileCreated"
+    assert message.endswith("format Pades, method Local, certificate Pfx, verify true. Input folder: in.")
+    assert facts["inputFolder"] == "in"
+    with pytest.raises(ProfileRefused) as caught:
+        editor_with().create("INVOICES", change, by="operator")
+    assert ("profile.invalid", "Name") in objections(caught)
+    with pytest.raises(ProfileRefused) as caught:
+        editor_with().create("invoices", ProfileChange(), by="operator")
+    assert objections(caught) == {
+        ("profile.name-taken", "Name"),
+        ("profile.invalid", "Format"),
+        ("profile.invalid", "Certificate"),
+    }
