@@ -11,6 +11,7 @@ from bench.measure import Result
 from bench.stores import new_birth, opening_stores
 from bulksigner.jobs import listing
 from bulksigner.jobs.model import Owner
+from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import JobStatus
 from bulksigner.jobs.store import Jobs
@@ -28,10 +29,11 @@ ROUNDS = 40
 
 FILL = """
 INSERT INTO job (id, file_name, original_path, path_key, input_folder, profile_name, format, source, status,
-    created_at, queued_at, updated_at, completed_at, path_released, input_diverged, row_version)
+    created_at, queued_at, updated_at, completed_at, path_released, input_diverged, row_version, name_key)
 SELECT {id}, 'file-' || n || '.pdf', '/in/file-' || n || '.pdf', '/in/file-' || n || '.pdf', 'in',
     'profile-' || (n - n / 10 * 10), 'Pades', 'Watcher',
-    CASE WHEN n / 10 * 10 = n THEN 'Failed' ELSE 'Completed' END, {at}, {at}, {at}, {at}, {no}, {no}, 5
+    CASE WHEN n / 10 * 10 = n THEN 'Failed' ELSE 'Completed' END, {at}, {at}, {at}, {at}, {no}, {no}, 5,
+    'file-' || n || '.pdf'
 FROM {numbers}"""
 FILL_TIMINGS = """
 INSERT INTO job_timing (job_id, completed_at, method, format, profile, queue_wait_ms, signing_ms, verification_ms,
@@ -84,7 +86,7 @@ def run_finished(count: int | None) -> list[Result]:
 
 def _measure(store: Store, rows: int) -> dict[str, float]:
     _fill(store, rows)
-    queue, jobs = Queue(store), Jobs(store)
+    queue, jobs, names = Queue(store), Jobs(store), Names(store)
     queue.enqueue([new_birth(number) for number in range(QUEUED)])
     paths = [f"/in/file-{rows // 2}.pdf"]
     numbers = iter(range(10_000, 1_000_000))
@@ -98,6 +100,7 @@ def _measure(store: Store, rows: int) -> dict[str, float]:
         "latest job of a path": lambda: jobs.latest_for(paths),
         # Among the rows as they would be looked at: the last of them is of just now.
         "figures of the panel": lambda: read_figures(store, FIRST_AT + datetime.timedelta(seconds=rows)),
+        "holder of a name": lambda: names.holder_of(f"FILE-{rows // 2}.pdf"),
     }
     return {name: _median_milliseconds(act) for name, act in acts.items()}
 

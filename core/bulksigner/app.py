@@ -20,12 +20,17 @@ from bulksigner.contract.storage import Folder
 from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.work import WorkRoots
 from bulksigner.health import collect_checks
+from bulksigner.intake.admission import Admission
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders, open_folders
 from bulksigner.intake.rescan import Rescanner
+from bulksigner.intake.sidecar import consume, consume_interrupted
+from bulksigner.intake.taken_names import TakenNames
+from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Job, utc_now
+from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
@@ -96,6 +101,10 @@ class _Inputs:
             raise PermanentFailure(f"No input folder of this host holds {original_path}; look at Storage:Inputs.")
         return found[0].folder, found[1]
 
+    def consume_sidecar(self, job: Job) -> None:
+        folder, name = self.locate(job.original_path)
+        consume(folder, name, job.sidecar_sha256)
+
     def offer_again(self, job: Job) -> None:
         self.watchers.offer_again(job.original_path)
 
@@ -158,10 +167,17 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     undo.callback(folders.release)
     folders.claim()
     folders.settle_leftovers()
-    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format)
-    watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder)
+    folders.try_rights()
+    names = TakenNames(Names(store).holder_of, is_on=core.pipeline.reject_already_processed_file_names)
+    turned_away = TurnedAway(roots)
+    admission = Admission(names, turned_away, jobs.active_for, roots.landing)
+    enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format, admission)
+    turned_away.settle(jobs.get, folders, enqueue.insert)
+    watchers = FolderWatchers(folders, enqueue, profiles.bound, core.watched_folder, scrubber.scrub)
     announcer.watchers = watchers
-    uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots)
+    inputs = _Inputs(folders, watchers)
+    consume_interrupted((changed.job for changed in swept.interrupted), inputs.locate)
+    uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots, names)
     uploads.settle_leftovers(jobs)
 
     engine = _start_engine(foundation, _formats_of(profiles.all), sinks)
@@ -185,7 +201,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         jobs=jobs,
         queue=queue,
         profiles=profiles,
-        inputs=_Inputs(folders, watchers),
+        inputs=inputs,
         roots=roots,
         engine=engine,
         registry=foundation.registry,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessCheck
+from bulksigner.intake.folder_health import Waiting, WaitingFiles
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
-from bulksigner.intake.watcher import WatcherState
+from bulksigner.intake.watcher import WatcherState, WatcherStatus
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.observability.readiness import CallableCheck
 from bulksigner.pipeline.worker import Worker
@@ -23,6 +24,8 @@ from bulksigner.records.errors import FileLost
 __all__ = ["binding_checks", "collect_checks", "profile_checks"]
 
 Verdict = tuple[bool, str]
+CLOCK_TOLERANCE_SECONDS = 2.0
+"""Network file systems keep times to the second, some to two."""
 
 
 def collect_checks(
@@ -98,6 +101,8 @@ def _engine(fault: str | None) -> Verdict:
 
 
 def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[], Verdict]:
+    files = WaitingFiles(opened.folder.entries, opened.is_candidate_name)
+
     def look() -> Verdict:
         status = next(status for status in watchers.statuses() if status.folder == opened.name)
         if status.state is WatcherState.UNASSIGNED:
@@ -106,14 +111,27 @@ def _folder_look(opened: OpenedFolder, watchers: FolderWatchers) -> Callable[[],
             return False, f"stopped after repeated failures: {status.last_error}; restart the service"
         try:
             next(iter(opened.folder.entries()), None)
+            waiting = files.count()
         except BulkSignerError as error:
             return False, error.message
         fault = opened.find_fault()
         if fault is not None:
             return False, fault
-        return True, f"{status.state.value}: {Path(opened.folder.location)}"
+        return True, "; ".join(_health(opened, status, waiting))
 
     return look
+
+
+def _health(opened: OpenedFolder, status: WatcherStatus, waiting: Waiting) -> Iterator[str]:
+    """Tell how a folder fares (BEY-40)."""
+    yield f"{status.state.value}: {Path(opened.folder.location)}"
+    yield f"listed, as it reports no changes: {status.watch_fault}" if status.watch_fault else opened.watched_by
+    yield f"last scan {status.last_scan_at:%Y-%m-%dT%H:%M:%SZ}" if status.last_scan_at else "not scanned yet"
+    oldest = f", the oldest since {waiting.oldest_at:%Y-%m-%dT%H:%M:%SZ}" if waiting.oldest_at else ""
+    yield f"{waiting.count} file(s) waiting{oldest}"
+    ahead_seconds = None if opened.guard is None else opened.guard.clock_difference_seconds
+    if ahead_seconds is not None and abs(ahead_seconds) >= CLOCK_TOLERANCE_SECONDS:
+        yield f"its clock is {ahead_seconds:+.0f} s off ours"
 
 
 def _lost_look(row: PluginRow) -> Verdict:

@@ -1,4 +1,4 @@
-"""What kind of file system holds a path: local, or one of the network, where events and locks do not hold (BEY-41)."""
+"""What holds a path: a local file system or one of the network (BEY-41), and whether it is still there (BEY-40)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path, PurePath
 
-__all__ = ["file_system_type", "network_type"]
+__all__ = ["MountMark", "file_system_type", "network_type"]
 
 _NETWORK = frozenset(
     ("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4")
@@ -52,3 +52,40 @@ def file_system_type(path: Path, mounts: str | None = None) -> str | None:
         if real.is_relative_to(point) and len(point.parts) >= len(nearest.parts):
             nearest, kind = point, rest.split(" ")[0]
     return kind
+
+
+class MountMark:
+    """Remembers what a folder was mounted from, to tell a folder whose mount is gone from an empty one (BEY-40)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._device: int | None = None
+        self._point: Path | None = None
+
+    def find_loss(self) -> str | None:
+        """Say that the mount is gone; None while it stands, came back, or the folder is not there to be asked.
+
+        The first call that finds the folder remembers it.
+        """
+        try:
+            device = self._path.stat().st_dev
+        except OSError:
+            return None
+        if device == self._device:
+            return None
+        if self._point is not None and not _is_mount(self._point):
+            return (
+                f"{self._path} is not mounted any more: what was mounted at {self._point} is gone, and another folder "
+                f"shows in its place"
+            )
+        self._device, self._point = device, _mount_point(self._path)
+        return None
+
+
+def _mount_point(path: Path) -> Path:
+    real = path.resolve()
+    return next((place for place in (real, *real.parents) if _is_mount(place)), real)
+
+
+def _is_mount(path: Path) -> bool:
+    return os.path.ismount(path)  # `Path.is_mount` does not know Windows before Python 3.12

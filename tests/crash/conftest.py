@@ -35,11 +35,13 @@ _CHANGES = (
 )
 _STATEMENT = "records.migrate.Migration.statements.item"
 _HARMLESS = ("os.fsync",)
+_REFUSED = ("file.already-processed", "job.metadata-invalid")
 
 
 @attrs.frozen
 class Story:
-    """What the life does that dies: files dropped beforehand, an upload, a retry.
+    """What the life does that dies: files dropped beforehand, with sidecars by the names of their files, an upload, a
+    retry.
 
     `earlier` finds, in the trace of a life on the same files, the moment at which a first life died already; the story
     then begins with what that left.
@@ -47,6 +49,7 @@ class Story:
 
     name: str
     drops: Mapping[str, bytes] = attrs.field(factory=dict)
+    sidecars: Mapping[str, bytes] = attrs.field(factory=dict)
     upload: tuple[str, bytes] | None = None
     retries: bool = False
     is_first_boot: bool = False
@@ -97,6 +100,8 @@ class Lane:
         prepare(self.folder, issued=issued, password=password, database_url=url, settings=story.settings)
         if not story.is_first_boot:
             assert live(Life(self.folder)).code == 0
+        for name, content in story.sidecars.items():
+            (self.folder / "inbox" / f"{name}.meta.json").write_bytes(content)
         for name, content in story.drops.items():
             (self.folder / "inbox" / name).write_bytes(content)
         self._save()
@@ -157,7 +162,7 @@ class Lane:
         jobs, files = first["jobs"], first["files"]
         if (jobs, files) != (second["jobs"], second["files"]) or second["interrupted"]:
             yield f"a second restart changed something: {first} became {second}"
-        if files["data/processing"] or files["data/landing"] or first["unexplained"]:
+        if files["data/processing"] or files["data/landing"] or files["data/refusals"] or first["unexplained"]:
             yield f"work folders are not empty: {files}"
         if any(name.startswith(".") for name in (*files["inbox"], *files["data/output"])):
             yield f"a private name was left: {files}"
@@ -165,6 +170,7 @@ class Lane:
             if job["status"] not in ("Completed", "Failed"):
                 yield f"a job has not ended: {job}"
         yield from self._lost_inputs(jobs, files)
+        yield from self._astray(jobs, files)
         yield from self._unexplained_outputs(jobs, files["data/output"])
         for digest, uses in Counter(self._uses()).items():
             if uses > 1:
@@ -184,6 +190,18 @@ class Lane:
                 yield f"an input is lost: {jobs} {files}"
             if len(outputs) > 1:
                 yield f"one input has several outputs: {outputs}"
+
+    def _astray(self, jobs: Sequence[Mapping[str, Any]], files: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+        ids = tuple(job["id"] for job in jobs)
+        for path in files["data/error"]:
+            if not path.startswith(ids) or any(part.startswith(".") for part in Path(path).parts):
+                yield f"{path} in error/ has no job: {jobs}"
+        for name, content in self.story.sidecars.items():
+            if (name in files["inbox"]) != (f"{name}.meta.json" in files["inbox"]):
+                yield f"the sidecar of {name} did not go where its file went: {files}"
+            is_refused = any(job["error_code"] in _REFUSED and job["file_name"] == name for job in jobs)
+            if is_refused and hashlib.sha256(content).hexdigest() not in files["data/error"].values():
+                yield f"the sidecar of the refused {name} is lost: {files}"
 
     def _unexplained_outputs(self, jobs: Sequence[Mapping[str, Any]], outputs: Mapping[str, str]) -> Iterator[str]:
         claims = Counter((Path(job["output_path"]).name, job["output_sha256"]) for job in jobs if _has_delivered(job))

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 ENGINES = ("sqlite", "postgresql")
 PDF, XML, TEXT = pdf_file(pages=1), xml_file(items=1), text_file(size_bytes=500)
+SIDECARS = {"Storage:Inputs:0:Sidecar": True}
 
 
 def first(step: str, side: str, *, about: str = "") -> Callable[[Sequence[Moment]], Moment]:
@@ -27,6 +28,9 @@ STORIES = {
     "a PDF": {"drops": {"contract.pdf": PDF}},
     "an XML": {"drops": {"invoice.xml": XML}},
     "a text": {"drops": {"report.txt": TEXT}},
+    "a refused name": {"drops": {"report.txt": TEXT, "REPORT.txt": TEXT[::-1]}},
+    "a sidecar": {"drops": {"report.txt": TEXT}, "sidecars": {"report.txt": b'{"a": "b"}'}, "settings": SIDECARS},
+    "a refused sidecar": {"drops": {"report.txt": TEXT}, "sidecars": {"report.txt": b"no"}, "settings": SIDECARS},
     "an upload": {"upload": ("contract.pdf", PDF)},
     "a retry": {"drops": {"contract.pdf": PDF}, "retries": True, "earlier": first(KEY, "before")},
     "a first boot": {"drops": {"report.txt": TEXT}, "is_first_boot": True},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -165,6 +166,29 @@ class LocalFolder:
             f"{self._path} is not writable for this account, so signed files could not be removed from it; no file "
             f"is taken until it is"
         )
+
+    def probe_rights(self) -> float:
+        """List the folder, read one of its files, create a file and remove it; return how far ahead its clock is."""
+        step, at = "listed", self._path
+        try:
+            entry = next(self.entries(), None)
+            if entry is not None:
+                step, at = "read", child_of(self._path, entry.name)
+                # Taken by its producer in between, it says nothing of the rights.
+                with contextlib.suppress(FileNotFoundError, durable.NotRegular), durable.open_regular(at):
+                    pass
+            # A start removes what a kill leaves of this.
+            step, at = "written to", arriving_path(self._path)
+            with at.open("xb") as probe:
+                ahead_seconds = os.fstat(probe.fileno()).st_mtime - time.time()
+            step, at = "cleared of files", at
+            at.unlink()
+        except OSError as error:
+            place = at if step == "read" else self._path
+            raise TemporaryFailure(
+                f"{place} cannot be {step} by this account: {error.strerror}; no file is taken until it can"
+            ) from error
+        return ahead_seconds
 
     def receive(self, name: str, source: Path) -> None:
         """Move a finished local file into the folder, create-only; the source must be flushed."""

@@ -55,7 +55,7 @@ class SigningRequest:
     key: OpenedKey | None
     signed_at: datetime.datetime
     options: Mapping[str, str] = attrs.field(factory=dict)
-    metadata: Mapping[str, str] = attrs.field(factory=dict)
+    metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen

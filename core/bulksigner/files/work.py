@@ -1,4 +1,4 @@
-"""The work roots: `processing/`, `output/`, `error/` and the landing place of uploads, on one file system."""
+"""The work roots, on one file system: `processing/`, `output/`, `error/`, and the places of uploads and of notes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class WorkRoots:
         self.output = self.root / "output"
         self.error = self.root / "error"
         self.landing = self.root / "landing"
+        self.refusals = self.root / "refusals"
 
     def prepare(self) -> None:
         """Create the folders, mode 0750, and prove that a promotion is create-only here.
 
         Raises `StartRefused` (exit 73, OPS-59) naming what stands in the way.
         """
-        roots = (self.processing, self.output, self.error, self.landing)
+        roots = (self.processing, self.output, self.error, self.landing, self.refusals)
         try:
             for folder in roots:
                 folder.mkdir(mode=durable.FOLDER_MODE, parents=True, exist_ok=True)

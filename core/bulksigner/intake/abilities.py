@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from bulksigner.contract.storage import Fingerprint
 
-__all__ = ["KnowsRemoval", "KnowsWriters", "LeavesSomething", "Measures"]
+__all__ = ["KnowsRemoval", "KnowsWriters", "LeavesSomething", "Measures", "ProbesRights"]
 
 
 @runtime_checkable
@@ -24,6 +24,18 @@ class KnowsRemoval(Protocol):
 
     def find_removal_fault(self) -> str | None:
         """Say why nothing can be removed; None when it can."""
+        ...
+
+
+@runtime_checkable
+class ProbesRights(Protocol):
+    """Tries the rights that the product needs, with a file of its own."""
+
+    def probe_rights(self) -> float:
+        """List, read, create and remove, and return how far the clock of the files is ahead of ours, in seconds.
+
+        Raises `ProviderError` naming the right that is missing.
+        """
         ...
 
 

@@ -2,70 +2,38 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.signing import Format
-from bulksigner.contract.storage import Entry
 from bulksigner.intake.abilities import Measures
-from bulksigner.intake.folders import OpenedFolder
+from bulksigner.intake.admission import Admission
+from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
+from bulksigner.intake.turned_away import ALREADY_PROCESSED, METADATA_INVALID
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
 from bulksigner.jobs.states import ACTIVE, JobStatus
 
 if TYPE_CHECKING:
+    from bulksigner.intake.folders import OpenedFolder
     from bulksigner.jobs.model import Changed, Job
     from bulksigner.jobs.queue import Enqueued, Queue
     from bulksigner.jobs.store import Jobs
     from bulksigner.profiles.model import StoredProfile
     from bulksigner.profiles.opened import OpenedProfiles
 
-__all__ = ["EnqueueService", "Offer", "Outcome", "OutcomeKind"]
+__all__ = ["EnqueueService"]
 
 _SKIPPED = frozenset({JobStatus.FAILED, JobStatus.CANCELED})
 
 log = logging.getLogger(__name__)
 
 
-class OutcomeKind(enum.Enum):
-    """How an offer can end (PIPE-35)."""
-
-    ENQUEUED = "Enqueued"
-    ALREADY_ACTIVE = "AlreadyActive"
-    ALREADY_PROCESSED = "AlreadyProcessed"
-    IGNORED = "Ignored"
-    PROFILE_DISABLED = "ProfileDisabled"
-    UNASSIGNED = "Unassigned"
-    PATH_TOO_LONG = "PathTooLong"
-    METADATA_INVALID = "MetadataInvalid"
-    VANISHED = "Vanished"
-    ERROR = "Error"
-
-
-@attrs.frozen
-class Offer:
-    """One stable file of an input folder; a rescan takes it also after a failed job (PIPE-100)."""
-
-    folder: OpenedFolder
-    entry: Entry
-    is_rescan: bool = False
-
-
-@attrs.frozen
-class Outcome:
-    """What became of an offer; `reason` is for operators, where there is one."""
-
-    kind: OutcomeKind
-    reason: str = ""
-
-
 _IGNORED = Outcome(OutcomeKind.IGNORED)
 _ALREADY_ACTIVE = Outcome(OutcomeKind.ALREADY_ACTIVE)
 _VANISHED = Outcome(OutcomeKind.VANISHED)
+_BORN_AS = {ALREADY_PROCESSED: OutcomeKind.ALREADY_PROCESSED, METADATA_INVALID: OutcomeKind.METADATA_INVALID}
 
 
 class EnqueueService:
@@ -81,19 +49,21 @@ class EnqueueService:
         profiles: OpenedProfiles,
         announce: Callable[[Changed], None],
         choose_format: Callable[[str], Format | None],
+        admission: Admission,
     ) -> None:
         self._jobs = jobs
         self._queue = queue
         self._profiles = profiles
         self._announce = announce
         self._choose_format = choose_format
+        self._admission = admission
 
     def offer(self, batch: Sequence[Offer]) -> list[Outcome]:
         """Offer files in the order of PIPE-36; the outcomes are in the order of the batch.
 
         A failure of the database is the outcome `ERROR` of every file it concerns.
         """
-        outcomes: list[Outcome | None] = [None] * len(batch)
+        outcomes: dict[int, Outcome] = {}
         births: dict[int, Birth] = {}
         for index, offer in enumerate(batch):
             born = self._birth(offer)
@@ -102,18 +72,14 @@ class EnqueueService:
             else:
                 births[index] = born
         try:
-            for index, outcome in self._skip(batch, births).items():
-                outcomes[index] = outcome
-                del births[index]
-            results = self.insert(list(births.values())) if births else []
-            for index, result in zip(births, results, strict=True):
-                outcomes[index] = Outcome(OutcomeKind(result.outcome.value))
+            for numbers in self._admission.names.rounds((index, birth.file_name) for index, birth in births.items()):
+                outcomes |= self._bear(batch, {index: births[index] for index in numbers})
         # The database fails in the ways of its driver; each must count towards the watcher's breaker (PIPE-47).
         except Exception as error:
-            log.exception("%d files could not be enqueued", len(births))
+            log.exception("%d files could not be enqueued", len(batch) - len(outcomes))
             failed = Outcome(OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
-            return [failed if outcome is None else outcome for outcome in outcomes]
-        return [outcome for outcome in outcomes if outcome is not None]
+            return [outcomes.get(index, failed) for index in range(len(batch))]
+        return [outcomes[index] for index in range(len(batch))]
 
     def format_of(self, file_name: str, profile: StoredProfile) -> Format:
         """Return the format a file is signed in: the profile's, or that of its name (PIPE-38)."""
@@ -155,8 +121,37 @@ class EnqueueService:
             message=f"Queued from {door} {opened.name}",
         )
 
-    def _skip(self, batch: Sequence[Offer], births: Mapping[int, Birth]) -> dict[int, Outcome]:
-        latest = self._jobs.latest_for([birth.original_path for birth in births.values()]) if births else {}
+    def _bear(self, batch: Sequence[Offer], births: Mapping[int, Birth]) -> dict[int, Outcome]:
+        """Ask what each file's past, metadata and name say, and insert, while no other door can take one of the names.
+
+        Asked before, the past could miss a job that another door made of the same file meanwhile.
+        """
+        admitted: dict[int, tuple[OpenedFolder, Birth]] = {}
+        with (
+            self._admission.names.turn(birth.file_name for birth in births.values()),
+            self._admission.settling(admitted),
+        ):
+            latest = self._jobs.latest_for([birth.original_path for birth in births.values()])
+            outcomes = self._skip(batch, births, latest)
+            for index, birth in births.items():
+                if index in outcomes:
+                    continue
+                opened = batch[index].folder
+                answer = self._admission.admit(opened, birth, latest.get(birth.original_path))
+                if isinstance(answer, Outcome):
+                    outcomes[index] = answer
+                else:
+                    admitted[index] = opened, answer
+            results = self.insert([birth for _, birth in admitted.values()]) if admitted else []
+        for index, result in zip(admitted, results, strict=True):
+            kind = OutcomeKind(result.outcome.value)
+            is_new = kind is OutcomeKind.ENQUEUED
+            outcomes[index] = Outcome(_BORN_AS.get(admitted[index][1].event, kind) if is_new else kind)
+        return outcomes
+
+    def _skip(
+        self, batch: Sequence[Offer], births: Mapping[int, Birth], latest: Mapping[str, Job]
+    ) -> dict[int, Outcome]:
         skipped = {}
         for index, birth in births.items():
             job = latest.get(birth.original_path)

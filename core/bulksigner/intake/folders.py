@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from bulksigner.contract.errors import NotFound, ProviderError, StartRefused
-from bulksigner.contract.storage import Folder, StorageProvider
+from bulksigner.contract.storage import Entry, Folder, StorageProvider
 from bulksigner.files.durable import FOLDER_MODE
 from bulksigner.files.set_aside import PRIVATE_PREFIX
 from bulksigner.intake.abilities import KnowsRemoval, KnowsWriters, LeavesSomething
 from bulksigner.intake.claim import FolderClaim
 from bulksigner.intake.closed_folder import ClosedFolder
+from bulksigner.intake.folder_health import FolderGuard
 from bulksigner.intake.names import IgnoreRules, is_landing_name
+from bulksigner.intake.sidecar import is_sidecar_name, pair
 from bulksigner.mounts import network_type
 
 if TYPE_CHECKING:
@@ -38,10 +40,17 @@ class OpenedFolder:
     has_events: bool = False
     poll_interval_seconds: float | None = None
     claim: FolderClaim | None = None
+    has_sidecars: bool = False
+    guard: FolderGuard | None = None
+    watched_by: str = ""
+    """How news of the folder comes, and why not otherwise, in words for operators."""
 
     def find_fault(self) -> str | None:
         """Say why no file may be taken now, though the folder can be listed; None when they may."""
-        fault = None if self.claim is None else self.claim.find_fault()
+        # The guard before the claim, which would lock what shows in the place of a mount that is gone.
+        fault = None if self.guard is None else self.guard.find_fault()
+        if fault is None and self.claim is not None:
+            fault = self.claim.find_fault()
         if fault is None and isinstance(self.folder, KnowsRemoval):
             fault = self.folder.find_removal_fault()
         return fault
@@ -50,8 +59,17 @@ class OpenedFolder:
         """Tell whether a program is known to have the file open for writing; on network drives nobody knows."""
         return self.has_events and isinstance(self.folder, KnowsWriters) and self.folder.is_being_written(name)
 
+    def find_sidecars(self, entries: Iterable[Entry]) -> Mapping[str, Entry]:
+        """Return the sidecars of a listing by the names of their files; none where files have none (CFG-183)."""
+        return pair(entries) if self.has_sidecars else {}
+
     def is_candidate_name(self, name: str) -> bool:
-        """Tell whether a file of this name may become a job by lying here (PIPE-42); landing copies may not."""
+        """Tell whether a file of this name may become a job by lying here (PIPE-42); landing copies may not.
+
+        Nor may sidecars, where files have some (PIPE-117).
+        """
+        if self.has_sidecars and is_sidecar_name(name):
+            return False
         return not (self.rules.match(name) or is_landing_name(name) or name.startswith(PRIVATE_PREFIX))
 
 
@@ -109,6 +127,13 @@ class OpenedFolders:
             if opened.claim is not None:
                 opened.claim.release()
 
+    def try_rights(self) -> None:
+        """Try each local folder with a file of our own, and warn of rights that are missing. Call once, at start."""
+        for opened in self:
+            fault = None if opened.guard is None else opened.guard.begin()
+            if fault is not None:
+                log.warning("Input folder %s: %s", opened.name, fault)
+
     def settle_leftovers(self) -> None:
         """Finish or undo, in each folder, what a killed process left half done. Call once, before anything looks."""
         for opened in self:
@@ -141,7 +166,8 @@ def open_folders(
         except ProviderError as error:
             log.warning("Input folder %s cannot be opened: %s", given.name, error.message)
             folder = ClosedFolder(str(given.path), error.message)
-        has_events = is_local and network_type(Path(given.path)) is None
+        network = network_type(Path(given.path)) if is_local else None
+        has_events = is_local and network is None
         poll_interval_seconds = given.poll_interval_seconds
         if poll_interval_seconds is None and not has_events:
             poll_interval_seconds = watched.poll_interval_seconds
@@ -149,9 +175,31 @@ def open_folders(
             (*watched.ignored_extensions, *given.ignored_extensions),
             (*watched.ignored_prefixes, *given.ignored_prefixes),
         )
-        claim = FolderClaim(Path(folder.location)) if has_events else None
-        opened.append(OpenedFolder(given.name, folder, rules, has_events, poll_interval_seconds, claim))
+        place = Path(folder.location)
+        opened.append(
+            OpenedFolder(
+                given.name,
+                folder,
+                rules,
+                has_events,
+                poll_interval_seconds,
+                claim=FolderClaim(place) if has_events else None,
+                has_sidecars=given.sidecar,
+                guard=FolderGuard(place, folder) if is_local else None,
+                watched_by=_tell_watch(poll_interval_seconds, source, network),
+            )
+        )
     return OpenedFolders(opened)
+
+
+def _tell_watch(poll_interval_seconds: float | None, source: StorageProvider, network: str | None) -> str:
+    if not source.notifies:
+        return f"listed every {poll_interval_seconds:g} s, as {source.name} reports no changes"
+    if network is not None:
+        return f"listed every {poll_interval_seconds:g} s, as a network file system ({network}) reports no changes"
+    if poll_interval_seconds is not None:
+        return f"events, and listed every {poll_interval_seconds:g} s as the settings ask"
+    return "events"
 
 
 def _make(given: InputFolder) -> None:

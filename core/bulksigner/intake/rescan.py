@@ -11,8 +11,9 @@ import attrs
 
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.storage import Entry
-from bulksigner.intake.enqueue import EnqueueService, Offer, OutcomeKind
+from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
+from bulksigner.intake.offers import Offer, OutcomeKind
 from bulksigner.intake.stability import Stability
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Rescanner:
         if entries is None:
             return False
         candidates = scan.pending(entries)
-        observed = scan.stability.observe(candidates, self._clock())
+        observed = scan.stability.observe(candidates, self._clock(), scan.opened.find_sidecars(entries))
         for entry in observed.timed_out:
             log.warning(
                 "Input folder %s: %s did not stand still, or is still open for writing; the rescan leaves it",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import attrs
 
@@ -26,6 +27,7 @@ class _Track:
     samples: int
     first_at: float
     sampled_at: float
+    beside: tuple[int, int] | None
 
 
 class Stability:
@@ -50,23 +52,28 @@ class Stability:
     def __len__(self) -> int:
         return len(self._tracks)
 
-    def observe(self, candidates: Iterable[Entry], now: float) -> Observed:
+    def observe(
+        self, candidates: Iterable[Entry], now: float, beside: Mapping[str, Entry] = MappingProxyType({})
+    ) -> Observed:
         """Take one sample of all candidates; files that are not among them any more are forgotten.
 
         `now` is of a monotonic clock, in seconds. A sample sooner than the interval counts only when it shows a change.
+        `beside` has the sidecars of candidates by the names of those; the two must stand still together (PIPE-117).
         """
         observed = Observed([], [])
         tracks: dict[str, _Track] = {}
         for entry in candidates:
             track = self._tracks.get(entry.name)
+            sidecar = beside.get(entry.name)
+            look = None if sidecar is None else (sidecar.length, sidecar.modified_ns)
             if track is None:
-                track = _Track(entry.length, entry.modified_ns, 1, now, now)
-            elif entry.length != track.length or entry.modified_ns != track.modified_ns:
-                track = _Track(entry.length, entry.modified_ns, 1, track.first_at, now)
+                track = _Track(entry.length, entry.modified_ns, 1, now, now, look)
+            elif (entry.length, entry.modified_ns, look) != (track.length, track.modified_ns, track.beside):
+                track = _Track(entry.length, entry.modified_ns, 1, track.first_at, now, look)
             elif now - track.sampled_at >= self._interval_seconds:
                 track.samples += 1
                 track.sampled_at = now
-            if track.samples >= self._required and not self._is_being_written(entry.name):
+            if track.samples >= self._required and not self._is_written(entry, sidecar):
                 observed.stable.append(entry)
             elif now - track.first_at >= self._timeout_seconds:
                 observed.timed_out.append(entry)
@@ -74,3 +81,6 @@ class Stability:
                 tracks[entry.name] = track
         self._tracks = tracks
         return observed
+
+    def _is_written(self, entry: Entry, sidecar: Entry | None) -> bool:
+        return self._is_being_written(entry.name) or (sidecar is not None and self._is_being_written(sidecar.name))

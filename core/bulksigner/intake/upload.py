@@ -12,9 +12,12 @@ from bulksigner.contract.signing import Format
 from bulksigner.files.durable import copy_measured, remove_file
 from bulksigner.files.names import child_of
 from bulksigner.files.work import WorkRoots
-from bulksigner.intake.enqueue import EnqueueService, OutcomeKind
+from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.names import clean_client_name, is_landing_name, mint_landing_name
+from bulksigner.intake.offers import OutcomeKind
+from bulksigner.intake.taken_names import TakenNames
+from bulksigner.jobs.metadata import MetadataInvalid, parse_metadata
 from bulksigner.jobs.model import PATH_LIMIT, Birth, JobSource
 
 if TYPE_CHECKING:
@@ -45,12 +48,14 @@ class UploadDoor:
         service: EnqueueService,
         profile: Callable[[str], OpenedProfile | None],
         roots: WorkRoots,
+        names: TakenNames,
     ) -> None:
         self._settings = settings
         self._folders = folders
         self._service = service
         self._profile = profile
         self._roots = roots
+        self._names = names
 
     def receive(
         self,
@@ -60,10 +65,12 @@ class UploadDoor:
         profile: str | None = None,
         format: str | None = None,
         declared_length: int | None = None,
+        metadata: str | None = None,
     ) -> Job:
         """Take one file and return its job, on disk and committed.
 
-        `stream` is the file part (None: there is none), `declared_length` that of the request's body, in bytes.
+        `stream` is the file part (None: there is none), `declared_length` that of the request's body, in bytes, and
+        `metadata` the text of the form field (API-97).
         Raises `Refusal` in the order of API-55; a refusal leaves nothing on disk.
         """
         stored = self._admit(profile, declared_length)
@@ -74,6 +81,8 @@ class UploadDoor:
             raise Refusal("The upload has no file, or the file is empty.", code="upload.empty")
         landing = self._folders.landing
         name = clean_client_name(file_name, landing.rules)
+        given = _metadata(metadata)
+        self._refuse_taken(name)
         landing_name = mint_landing_name(name)
         path = landing.folder.path_of(landing_name)
         if len(path) > PATH_LIMIT:
@@ -86,12 +95,16 @@ class UploadDoor:
             format=chosen or self._service.format_of(name, stored),
             source=JobSource.UPLOAD,
             message=f"Queued from upload, landed in folder {landing.name}",
+            metadata=given,
         )
         arriving = child_of(self._roots.landing, landing_name)
         copy_measured(capped, arriving, flush=True)  # type: ignore[arg-type] # all it calls is readinto
         try:
-            landing.folder.receive(landing_name, arriving)
-            return self._enqueue(birth)
+            with self._names.turn([name]):
+                # Again, as the name may have been taken while the bytes came.
+                self._refuse_taken(name)
+                landing.folder.receive(landing_name, arriving)
+                return self._enqueue(birth)
         except BaseException:
             # What cannot be taken back now is found, and never signed, at the next start.
             with contextlib.suppress(ProviderError, OSError):
@@ -134,6 +147,15 @@ class UploadDoor:
             raise NotAllowed(f"The signing profile {found.stored.name!r} is disabled.", code="profile.disabled")
         return found.stored
 
+    def _refuse_taken(self, name: str) -> None:
+        holder = self._names.holder_of(name)
+        if holder is not None:
+            raise NotAllowed(
+                f"Job {holder.id} ({holder.status.value}) has a file of this name. Send the file under another name, "
+                f"or delete that job first.",
+                code="file.already-processed",
+            )
+
     def _enqueue(self, birth: Birth) -> Job:
         result = self._service.insert([birth])[0]
         if result.outcome.value == OutcomeKind.ENQUEUED.value and result.job is not None:
@@ -165,6 +187,15 @@ class _Capped:
             raise _too_large(self._limit_bytes)
         view[: len(piece)] = piece
         return len(piece)
+
+
+def _metadata(given: str | None) -> dict[str, str]:
+    if not (given or "").strip():
+        return {}
+    try:
+        return parse_metadata(given or "")
+    except MetadataInvalid as invalid:
+        raise Refusal(invalid.message, code="upload.metadata-invalid") from None
 
 
 def _format(given: str | None) -> Format | None:

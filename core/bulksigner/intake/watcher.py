@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import errno
 import logging
@@ -14,11 +15,13 @@ import attrs
 
 from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.storage import Entry
-from bulksigner.intake.enqueue import EnqueueService, Offer, Outcome, OutcomeKind
+from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.intake.notices import Notices
+from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
 from bulksigner.intake.settled import Settled
 from bulksigner.intake.stability import Stability
+from bulksigner.jobs.model import utc_now
 
 if TYPE_CHECKING:
     from bulksigner.profiles.model import OpenedProfile
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
-MAX_CONSECUTIVE_FAILURES = 10
 _BATCH = 500
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
@@ -48,13 +50,21 @@ class WatcherState(enum.Enum):
 
 @attrs.frozen
 class WatcherStatus:
-    """One watcher as the interface shows it; `candidate_count` is of files that are not stable yet."""
+    """One watcher as the interface shows it; `candidate_count` is of files that are not stable yet.
+
+    A scan is a look that listed the folder; `enqueued_count` counts from the start of the service. `watch_fault` says
+    why a folder that should report changes does not.
+    """
 
     folder: str
     state: WatcherState
     last_error: str
     consecutive_errors: int
     candidate_count: int
+    last_scan_at: datetime.datetime | None
+    last_enqueue_at: datetime.datetime | None
+    enqueued_count: int
+    watch_fault: str
 
 
 class FolderWatcher:
@@ -73,12 +83,14 @@ class FolderWatcher:
         notices: Notices,
         *,
         clock: Callable[[], float] = time.monotonic,
+        scrub: Callable[[str], str] = str,
     ) -> None:
         self._opened = opened
         self._service = service
         self._bound = bound
         self._notices = notices
         self._clock = clock
+        self._scrub = scrub
         self._interval_seconds = settings.stability_poll_interval_ms / 1000
         self._stability = Stability(
             settings.stability_required_samples,
@@ -87,13 +99,17 @@ class FolderWatcher:
             opened.is_being_written,
         )
         self._timeout_seconds = settings.stability_timeout_seconds
+        self._most_failures = settings.max_consecutive_failures
         self._fallback_poll_seconds = settings.poll_interval_seconds or _NO_EVENTS_SECONDS
         self._settled = Settled()
         self._state = WatcherState.INITIALIZING
         self._last_error = ""
         self._errors = 0
+        self._last_scan_at: datetime.datetime | None = None
+        self._last_enqueue_at: datetime.datetime | None = None
+        self._enqueued_count = 0
         self._told = ""
-        self._cannot_watch = False
+        self._watch_fault = ""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -105,7 +121,17 @@ class FolderWatcher:
     @property
     def status(self) -> WatcherStatus:
         """Return the watcher as it stands."""
-        return WatcherStatus(self.folder, self._state, self._last_error, self._errors, len(self._stability))
+        return WatcherStatus(
+            self.folder,
+            self._state,
+            self._scrub(self._last_error),
+            self._errors,
+            len(self._stability),
+            self._last_scan_at,
+            self._last_enqueue_at,
+            self._enqueued_count,
+            self._watch_fault,
+        )
 
     def start(self) -> None:
         """Begin to watch in a thread of its own, with a full listing first."""
@@ -153,10 +179,12 @@ class FolderWatcher:
             self._looking_failed(error.message)
             return _BROKEN_LOOK_SECONDS
         self._state = WatcherState.RUNNING
+        self._last_scan_at = utc_now()
         if not self._errors:
             self._last_error = ""
         now = self._clock()
-        observed = self._stability.observe(self._settled.sift(entries, now, self._opened.is_candidate_name), now)
+        fresh = self._settled.sift(entries, now, self._opened.is_candidate_name)
+        observed = self._stability.observe(fresh, now, self._opened.find_sidecars(entries) if fresh else {})
         for entry in observed.timed_out:
             log.warning(
                 "Input folder %s: %s did not stand still for %d seconds, or is still open for writing; it is looked at "
@@ -192,12 +220,12 @@ class FolderWatcher:
             return
         try:
             self._notices.open()
-            self._cannot_watch = False
+            self._watch_fault = ""
         except OSError as error:
             # A folder that is not there is the listing's to report.
-            if not self._cannot_watch and error.errno != errno.ENOENT:
+            if not self._watch_fault and error.errno != errno.ENOENT:
                 log.warning("Input folder %s reports no changes: %s; it is listed instead", self.folder, error.strerror)
-            self._cannot_watch = True
+            self._watch_fault = str(error.strerror or error)
 
     def _looking_failed(self, message: str) -> None:
         if self._last_error != message:
@@ -230,8 +258,8 @@ class FolderWatcher:
     def _answer_ends_at(self, kind: OutcomeKind, now: float) -> float | None:
         if kind in (OutcomeKind.ENQUEUED, OutcomeKind.IGNORED, OutcomeKind.PATH_TOO_LONG):
             return None
-        if kind is OutcomeKind.ALREADY_ACTIVE:
-            # `job_ended` is the news; the clock is there for a job that ended without it.
+        if kind in (OutcomeKind.ALREADY_ACTIVE, OutcomeKind.ERROR):
+            # `job_ended` is the news; the clock is there for a job that ended without it. An error is of the file.
             return now + _RECHECK_SECONDS
         return now + self._interval_seconds
 
@@ -241,14 +269,19 @@ class FolderWatcher:
     def _count(self, outcomes: Sequence[Outcome]) -> bool:
         """Keep count of failures in a row (PIPE-47); tell whether this batch failed."""
         kinds = {outcome.kind for outcome in outcomes}
+        if enqueued := sum(outcome.kind is OutcomeKind.ENQUEUED for outcome in outcomes):
+            self._enqueued_count += enqueued
+            self._last_enqueue_at = utc_now()
         if kinds & {OutcomeKind.ENQUEUED, OutcomeKind.ALREADY_ACTIVE}:
             self._errors = 0
-        if OutcomeKind.ERROR not in kinds:
+        failed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.ERROR]
+        if failed:
+            self._last_error = failed[0].reason
+        if all(outcome.is_of_file for outcome in failed):
             return False
         # A batch is one attempt: a database that is away for a moment during a large drop is one error, not hundreds.
         self._errors += 1
-        self._last_error = next(outcome.reason for outcome in outcomes if outcome.kind is OutcomeKind.ERROR)
-        if self._errors >= MAX_CONSECUTIVE_FAILURES:
+        if self._errors >= self._most_failures:
             self._state = WatcherState.STOPPED
             log.error(
                 "Input folder %s is not watched any more after %d failures in a row: %s. Mend the cause and restart.",

@@ -31,6 +31,7 @@ class FolderWatchers:
         service: EnqueueService,
         bound: Callable[[str], OpenedProfile | None],
         settings: WatchedFolderSettings,
+        scrub: Callable[[str], str] = str,
     ) -> None:
         self._folders = folders
         self._watchers: dict[str, FolderWatcher] = {}
@@ -40,7 +41,7 @@ class FolderWatchers:
                 if opened.has_events
                 else PolledNotices()
             )
-            self._watchers[opened.name] = FolderWatcher(opened, service, bound, settings, notices)
+            self._watchers[opened.name] = FolderWatcher(opened, service, bound, settings, notices, scrub=scrub)
 
     def start(self) -> None:
         """Start every watcher."""
@@ -77,10 +78,14 @@ class FolderWatchers:
             if watcher.status.state not in (WatcherState.STOPPED, WatcherState.UNASSIGNED):
                 watcher.offer_again(found[1])
                 return True
-        log.warning(
-            "%s was rewritten while its job ran, and no watcher takes it again: rescan its folder, or upload it anew",
-            path,
-        )
+        if found is not None and is_landing_name(found[1]):
+            advice = (
+                "send the file again; while names are remembered (Pipeline:RejectAlreadyProcessedFileNames), "
+                "delete the job that has its name first"
+            )
+        else:
+            advice = "rescan its folder once it is watched again"
+        log.warning("%s was rewritten while its job ran, and no watcher takes it again: %s", path, advice)
         return False
 
     def job_ended(self, path: str) -> None:

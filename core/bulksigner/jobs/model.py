@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import os.path
+from collections.abc import Mapping
 
 import attrs
 
@@ -30,7 +31,10 @@ class JobSource(enum.Enum):
 
 @attrs.frozen
 class Job:
-    """One attempt to sign one file, as read at `row_version`; columns of PIPE-01, hashes in hex, times in UTC."""
+    """One attempt to sign one file, as read at `row_version`; columns of PIPE-01, hashes in hex, times in UTC.
+
+    `metadata` is the producer's, and left out of what is printed of a job (SEC-86).
+    """
 
     id: str
     file_name: str
@@ -62,6 +66,8 @@ class Job:
     path_released: bool
     input_diverged: bool
     row_version: int
+    metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False, hash=False)
+    sidecar_sha256: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -86,6 +92,8 @@ class Birth:
     error_message: str | None = None
     path_released: bool = False
     operational_event: Event | None = None
+    metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    sidecar_sha256: str | None = None
 
 
 @attrs.frozen

@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, path_key, utc_now
-from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, write_history, write_history_lines
+from bulksigner.jobs.names import name_key
+from bulksigner.jobs.rows import COLUMNS, NAMES, job_values, read_job, write_history, write_history_lines
 from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.jobs.store import Jobs, change_of
 from bulksigner.records.engines import Act, EngineKind, Store, is_picked
@@ -25,7 +26,7 @@ __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 _CLAIMED = "Processing started"
 
 _INSERT = Prepared(
-    JobRow.insert({getattr(JobRow, name): slot(name) for name in (*NAMES, "path_key")}).on_conflict_ignore()
+    JobRow.insert({getattr(JobRow, name): slot(name) for name in (*NAMES, "path_key", "name_key")}).on_conflict_ignore()
 )
 _NOTE_PARENT = Prepared(
     HistoryRow.insert_from(
@@ -184,8 +185,7 @@ class Queue:
     def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
         if job is None:
             return Enqueued(Outcome.PATH_TOO_LONG, None, None)
-        values = {name: getattr(job, name) for name in NAMES}
-        if self._store.execute(_INSERT, path_key=key, **values).count != 1:
+        if self._store.execute(_INSERT, path_key=key, name_key=name_key(job.file_name), **job_values(job)).count != 1:
             holder = self._jobs.active_for(job.original_path)
             if holder is None:
                 raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
@@ -241,6 +241,8 @@ def _new_job(birth: Birth, now: datetime.datetime) -> Job:
         path_released=birth.path_released,
         input_diverged=False,
         row_version=1,
+        metadata=birth.metadata,
+        sidecar_sha256=birth.sidecar_sha256,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from bulksigner.contract.signing import Format
+from bulksigner.jobs.metadata import read_metadata, write_metadata
 from bulksigner.jobs.model import Job, JobSource
 from bulksigner.jobs.states import JobStatus
 from bulksigner.records.prepared import Prepared, slot
@@ -16,7 +17,7 @@ from bulksigner.records.store import Store
 from bulksigner.records.tables import HistoryRow, JobRow
 from bulksigner.records.times import read_time
 
-__all__ = ["COLUMNS", "NAMES", "read_job", "with_changes", "write_history", "write_history_lines"]
+__all__ = ["COLUMNS", "NAMES", "job_values", "read_job", "with_changes", "write_history", "write_history_lines"]
 
 NAMES = tuple(field.name for field in attrs.fields(Job))
 COLUMNS = tuple(getattr(JobRow, name) for name in NAMES)
@@ -27,6 +28,7 @@ _READ: Mapping[str, Any] = {
     "status": JobStatus,
     "path_released": bool,
     "input_diverged": bool,
+    "metadata": read_metadata,
     **{name: read_time for name in NAMES if name.endswith("_at")},
 }
 _CONVERTED = [(NAMES.index(name), convert) for name, convert in _READ.items()]
@@ -40,6 +42,11 @@ def read_job(row: Sequence[Any]) -> Job:
         if value is not None:
             values[index] = convert(value)
     return Job(*values)
+
+
+def job_values(job: Job) -> dict[str, object]:
+    """Return what is stored of the job, by the names of the columns."""
+    return {**{name: getattr(job, name) for name in NAMES}, "metadata": write_metadata(job.metadata)}
 
 
 def with_changes(job: Job, changes: Mapping[str, Any]) -> Job:

@@ -25,7 +25,7 @@ OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 """Where nobody has the job: entering ends an ownership."""
 
 _KEPT = ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
-_SETTABLE = frozenset(NAMES) - frozenset(_KEPT)
+_SETTABLE = frozenset(NAMES) - frozenset(_KEPT) - {"metadata", "sidecar_sha256"}
 
 ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
 """The condition of the partial unique index, spelled as its planner needs it."""

@@ -141,7 +141,7 @@ class Clearing:
         found = self._leftovers.locate_input(job)
         if found is None or found[0].look(found[1]) is None:
             return False
-        self._leftovers.remove_input(*found)
+        self._leftovers.remove_input(*found, job)
         return True
 
     def _remove_output(self, job: Job) -> bool:

@@ -15,6 +15,7 @@ from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.names import is_landing_name
+from bulksigner.intake.sidecar import consume
 from bulksigner.jobs.model import Job
 from bulksigner.jobs.states import JobStatus
 from bulksigner.pipeline.holding import held
@@ -107,19 +108,23 @@ class Leftovers:
         """Tell whether the job itself took its input away, so that what lies there now arrived later."""
         return job.status is JobStatus.COMPLETED and not job.input_diverged
 
-    def remove_input(self, folder: Folder, name: str) -> None:
-        """Remove an input whatever it is now, unless somebody holds it (PIPE-103)."""
+    def remove_input(self, folder: Folder, name: str, job: Job) -> None:
+        """Remove an input whatever it is now, unless somebody holds it (PIPE-103), and its sidecar (PIPE-118)."""
         with held(folder, name, waits_seconds=HOLD_WAITS_SECONDS):
             folder.remove(name)
+        consume(folder, name, job.sidecar_sha256)
 
     def remove_staged_input(self, folder: Folder, name: str, job: Job) -> Removal:
-        """Remove the input while it is what the job staged (PIPE-92); the hold is the caller's."""
+        """Remove the input while it is what the job staged (PIPE-92), and its sidecar; the hold is the caller's."""
         if job.staged_sha256 is None or job.staged_length is None:
             return Removal(RemovalOutcome.DIVERGED, "never staged by this job")
         if self.has_removed_input(job):
             return Removal(RemovalOutcome.DIVERGED, "arrived after this job had removed its input")
         fingerprint = Fingerprint(job.staged_length, bytes.fromhex(job.staged_sha256), job.staged_etag)
-        return folder.remove_if(name, fingerprint)
+        removal = folder.remove_if(name, fingerprint)
+        if removal.outcome is RemovalOutcome.REMOVED:
+            consume(folder, name, job.sidecar_sha256)
+        return removal
 
 
 def is_own_landing_copy(job: Job, name: str) -> bool:

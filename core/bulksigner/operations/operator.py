@@ -151,6 +151,8 @@ class Operator:
             parent_job_id=failed.id,
             message=f"Queued from retry of job {failed.id}",
             parent_message=f"Retried as job {new_id}",
+            metadata=failed.metadata,
+            sidecar_sha256=failed.sidecar_sha256,
         )
         (result,) = self._queue.enqueue([birth])
         if result.outcome is Outcome.PATH_TOO_LONG:

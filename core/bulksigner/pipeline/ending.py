@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost, StepFailed
@@ -28,6 +29,7 @@ __all__ = ["Ending"]
 log = logging.getLogger(__name__)
 
 WAITS_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
+DISCARDED_TOGETHER = 8
 LONGEST_TEXT = 4000
 """What is stored of a failure's text, in characters; a plugin may say any amount."""
 
@@ -38,9 +40,16 @@ class Ending:
     A job whose end cannot be recorded stays in flight in the database, and the sweep of the next start settles it.
     """
 
-    def __init__(self, stopping: threading.Event, pause: Callable[[float], Effect[None]]) -> None:
+    def __init__(
+        self,
+        stopping: threading.Event,
+        pause: Callable[[float], Effect[None]],
+        count_under_way: Callable[[], int] = lambda: 1,
+    ) -> None:
         self._stopping = stopping
         self._pause = pause
+        self._count_under_way = count_under_way
+        self._to_discard: list[Path] = []
 
     async def complete(self, work: Work) -> None:
         """Record that the job is done; its output is delivered, so nothing may turn it into a failure any more."""
@@ -69,10 +78,7 @@ class Ending:
         await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
-        try:
-            await work.perform_again(DiscardTask(work.parts.roots.job_folder(work.job.id)))
-        except StepFailed as error:  # the next start clears it (CLU-87)
-            log.warning("The folder of completed job %s could not be removed: %s", work.job.id, error.message)
+        self._to_discard.append(work.parts.roots.job_folder(work.job.id))
 
     async def fail(self, work: Work, step: Step, error: BaseException) -> None:
         """Keep the job's folder under `error/`, then record Failed with code and text (PIPE-86)."""
@@ -99,6 +105,15 @@ class Ending:
         if changed is not None:
             work.job = changed.job
             await work.parts.tell(changed)
+
+    async def clear_away(self, work: Work) -> None:
+        """Remove the folders of completed jobs (PIPE-84): several at a time while more jobs are under way."""
+        while len(self._to_discard) >= DISCARDED_TOGETHER or (self._to_discard and self._count_under_way() <= 1):
+            folders, self._to_discard = tuple(self._to_discard), []
+            try:
+                await work.perform_again(DiscardTask(folders))
+            except StepFailed as error:  # the next start clears it (CLU-87)
+                log.warning("The folder of a completed job could not be removed: %s", error.message)
 
     async def _insist(self, work: Work, end: JobStatus, act: Callable[[], Act[Changed]]) -> Changed | None:
         is_told = False
@@ -186,7 +201,7 @@ def _completion(work: Work) -> Act[Changed]:
         message=message,
         operational_event=event,
         also=_timings(work),
-        output_modified_at=work.output_modified_at,
+        output_modified_at=work.delivered.modified_at if work.delivered else None,
         input_diverged=bool(work.divergence),
         error_code="job.input-diverged" if work.divergence else None,
         error_message="job.input-diverged" if work.divergence else None,

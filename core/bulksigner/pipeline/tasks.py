@@ -20,13 +20,15 @@ from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
 from bulksigner.files import durable
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
+from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.registry import Registry
 
 __all__ = [
     "CheckTask",
+    "DeliverTask",
+    "Delivered",
     "DiscardTask",
-    "PromoteTask",
-    "RemoveTask",
+    "NearInput",
     "SignTask",
     "StageTask",
     "Task",
@@ -68,6 +70,7 @@ class SignTask(Task[Measured]):
     target: Path
     signed_at: datetime.datetime
     options: Mapping[str, str]
+    metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen
@@ -80,16 +83,8 @@ class CheckTask(Task[Checked]):
 
 
 @attrs.frozen
-class PromoteTask(Task[datetime.datetime]):
-    """One signed file to move to its final place; the answer is its modification time (PIPE-82)."""
-
-    signed: Path
-    output: Path
-
-
-@attrs.frozen
-class RemoveTask(Task[Removal]):
-    """One input to take away while it is what was staged, in one try (PIPE-92)."""
+class NearInput:
+    """An input that the engine may remove, as it was staged."""
 
     folder: NearFolder
     name: str
@@ -97,10 +92,27 @@ class RemoveTask(Task[Removal]):
 
 
 @attrs.frozen
-class DiscardTask(Task[None]):
-    """One folder of a completed job to take away (PIPE-84)."""
+class Delivered:
+    """When the output was written, and what became of the input; None where it was not the engine's to remove."""
 
-    folder: Path
+    modified_at: datetime.datetime
+    removal: Removal | None
+
+
+@attrs.frozen
+class DeliverTask(Task[Delivered]):
+    """One signed file to move to its final place (PIPE-82), and then its input to take away, in one try (PIPE-92)."""
+
+    signed: Path
+    output: Path
+    input: NearInput | None
+
+
+@attrs.frozen
+class DiscardTask(Task[None]):
+    """Folders of completed jobs to take away (PIPE-84)."""
+
+    folders: tuple[Path, ...]
 
 
 def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) -> T:
@@ -112,10 +124,8 @@ def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) 
         answer = check_here(task)
     elif isinstance(task, StageTask):
         answer = stage_here(task)
-    elif isinstance(task, PromoteTask):
-        answer = promote_here(task)
-    elif isinstance(task, RemoveTask):
-        answer = task.folder.remove_now(task.name, task.fingerprint)
+    elif isinstance(task, DeliverTask):
+        answer = deliver_here(task)
     elif isinstance(task, DiscardTask):
         discard_here(task)
         answer = None
@@ -146,6 +156,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
         key=key,
         signed_at=task.signed_at,
         options=task.options,
+        metadata=task.metadata,
     )
     method = registry.signing_method(task.method)
     with registry.guard(method):
@@ -165,8 +176,8 @@ def check_here(task: CheckTask) -> Checked:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
 
 
-def promote_here(task: PromoteTask) -> datetime.datetime:
-    """Put a signed file where its job's row says it will be, without overwriting."""
+def deliver_here(task: DeliverTask) -> Delivered:
+    """Put a signed file where its job's row says it will be, without overwriting; then remove the input."""
     try:
         # Taken before the move: whoever waits for the output may collect it at once.
         modified_at = datetime.datetime.fromtimestamp(task.signed.stat().st_mtime, datetime.UTC)
@@ -178,12 +189,23 @@ def promote_here(task: PromoteTask) -> datetime.datetime:
         ) from error
     except OSError as error:
         raise StepFailed(f"The output could not be moved to {task.output}: {error.strerror or error}.") from error
-    return modified_at
+    return Delivered(modified_at, None if task.input is None else _remove(task.input))
 
 
 def discard_here(task: DiscardTask) -> None:
-    """Remove a job's folder."""
+    """Remove the folders; raises `StepFailed` for the first that stays, after a try of all."""
+    failed: OSError | None = None
+    for folder in task.folders:
+        try:
+            durable.remove_folder(folder)
+        except OSError as error:
+            failed = failed or error
+    if failed is not None:
+        raise StepFailed(f"{failed.filename}: {failed.strerror or failed}") from failed
+
+
+def _remove(given: NearInput) -> Removal | None:
     try:
-        durable.remove_folder(task.folder)
-    except OSError as error:
-        raise StepFailed(f"{error.filename or task.folder}: {error.strerror or error}") from error
+        return given.folder.remove_now(given.name, given.fingerprint)
+    except ANYTHING:  # the output is delivered; whoever has patience tries again and tells
+        return None

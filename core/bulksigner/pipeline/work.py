@@ -22,7 +22,7 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
-from bulksigner.pipeline.tasks import SignTask, Task
+from bulksigner.pipeline.tasks import Delivered, SignTask, Task
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
@@ -42,6 +42,10 @@ class Inputs(Protocol):
 
     def locate(self, original_path: str) -> tuple[Folder, str]:
         """Return the folder and the name behind a stored path. Raises `ProviderError` for a folder unknown here."""
+        ...
+
+    def consume_sidecar(self, job: Job) -> None:
+        """Remove the sidecar of an input that was removed; one that stays is reported, not raised (PIPE-118)."""
         ...
 
     def offer_again(self, job: Job) -> None:
@@ -97,7 +101,7 @@ class Work:
     checking: Started[Checked] | None = None
     """The check of the signed file, under way while the database records that there is one."""
     output: Path | None = None
-    output_modified_at: datetime.datetime | None = None
+    delivered: Delivered | None = None
     divergence: str = ""
     is_input_kept: bool = False
     seconds: dict[str, float] = attrs.field(factory=dict)

@@ -57,7 +57,7 @@ class Worker:
         self._slots = slots
         self._conductor = Conductor()
         self._stopping = threading.Event()
-        self._ending = Ending(self._stopping, self._conductor.pause)
+        self._ending = Ending(self._stopping, self._conductor.pause, lambda: len(self._under_way))
         self._thread: threading.Thread | None = None
         self._no_claim = threading.Event()
         self._no_claim.set()
@@ -249,13 +249,15 @@ class Worker:
         work = self._under_way.setdefault(claimed.job.id, Work(self._parts, claimed.job))
         step = LOCAL[0]
         try:
-            await self._parts.tell(claimed)
-            for step in LOCAL:
-                with work.timed(step.name):
-                    await step.act(work)
-        except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)
-            await self._ending.fail(work, step, error)
-        else:
-            await self._ending.complete(work)
+            try:
+                await self._parts.tell(claimed)
+                for step in LOCAL:
+                    with work.timed(step.name):
+                        await step.act(work)
+            except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)
+                await self._ending.fail(work, step, error)
+            else:
+                await self._ending.complete(work)
+            await self._ending.clear_away(work)
         finally:
             del self._under_way[claimed.job.id]

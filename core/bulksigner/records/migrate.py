@@ -6,7 +6,7 @@ import datetime
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,20 +25,25 @@ __all__ = ["Migration", "known_migrations", "migrate", "require_current_schema",
 EXIT_DATA = 65
 _LOCK_KEY = 0x62756C6B
 _CURRENT = "SELECT COALESCE(MAX(version), 0) FROM schema_version"
+Act = Callable[[Callable[..., Any], str], None]
 _NAME = re.compile(r"(\d{4})_\w+")
 
 
 @attrs.frozen
 class Migration:
-    """One step of the schema; `statements(engine)` of its module yields what it runs."""
+    """One step of the schema; `statements(engine)` of its module yields what it runs.
+
+    Where no statement can work a value out, it yields a function instead, which is called with what runs a statement
+    and with the mark of a value in one.
+    """
 
     version: int
     name: str
 
-    def statements(self, kind: EngineKind) -> Iterable[str]:
+    def statements(self, kind: EngineKind) -> Iterable[str | Act]:
         """Return the statements for one engine."""
         module: Any = importlib.import_module(f"{migrations.__name__}.{self.name}")
-        found: Iterable[str] = module.statements(kind.value)
+        found: Iterable[str | Act] = module.statements(kind.value)
         return found
 
 
@@ -68,7 +73,10 @@ def migrate(store: Store, steps: Iterable[Migration] | None = None) -> int:
                 if migration.version > current:
                     step = migration.name
                     for statement in migration.statements(store.kind):
-                        run(statement)
+                        if callable(statement):
+                            statement(run, store.database.param)
+                        else:
+                            run(statement)
                     now = write_time(datetime.datetime.now(datetime.UTC))
                     run(f"INSERT INTO schema_version VALUES ({migration.version}, '{step}', '{now}')")  # noqa: S608  # our own literals
     except (peewee.PeeweeException, StoreFailed) as error:

@@ -32,7 +32,10 @@ class _Row(peewee.Model):
 
 
 class JobRow(_Row):
-    """One job (PIPE-01). `path_key` is the normalised original path of PIPE-02."""
+    """One job (PIPE-01). `path_key` is the normalised original path of PIPE-02, `name_key` the folded name of PIPE-48.
+
+    `metadata` is a JSON object.
+    """
 
     id = peewee.TextField(primary_key=True)
     file_name = peewee.TextField()
@@ -65,6 +68,9 @@ class JobRow(_Row):
     path_released = peewee.BooleanField()
     input_diverged = peewee.BooleanField()
     row_version = peewee.IntegerField()
+    metadata = peewee.TextField()
+    sidecar_sha256 = peewee.TextField(null=True)
+    name_key = peewee.TextField()
 
     class Meta:
         table_name = "job"

@@ -139,6 +139,7 @@ class InputFolder:
     ignored_prefixes: tuple[str, ...] = option(
         (), help="Name prefixes to ignore here, besides those of `WatchedFolder`.", check=_NO_EMPTY
     )
+    sidecar: bool = option(False, help="Read a file's metadata from `<file name>.meta.json` beside it.")
     profile: str | None = option(None, help="Signing profile of the folder; without it `default`.", is_seed=True)
 
 
@@ -242,6 +243,9 @@ class PipelineSettings:
 
     poll_interval_seconds: int = option(2, help="Pause between two looks for queued jobs.", check=between(1, 3600))
     max_concurrency: int = option(1, help="Jobs worked on at the same time.", check=between(1, 32))
+    reject_already_processed_file_names: bool = option(
+        True, help="Never sign a file whose name a completed or unfinished job has."
+    )
     shutdown_grace_seconds: int = option(30, help="How long a stop waits for running jobs.", check=between(0, 600))
 
 
@@ -259,6 +263,9 @@ class WatchedFolderSettings:
     )
     poll_interval_seconds: int | None = option(
         30, help="Interval of folders that must be listed and name none themselves.", check=between(5, 3600)
+    )
+    max_consecutive_failures: int = option(
+        10, help="Failures in a row to make jobs of a folder's files that stop its watch.", check=between(1, 1000)
     )
     ignored_extensions: tuple[str, ...] = option(
         (".tmp", ".part", ".crdownload", ".swp"),

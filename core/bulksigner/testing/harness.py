@@ -6,16 +6,19 @@ import io
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bulksigner.app import build
 from bulksigner.boot import lay_foundation
 from bulksigner.jobs import listing
 from bulksigner.jobs.model import HistoryEntry, Job
 from bulksigner.jobs.states import ACTIVE
+from bulksigner.lanes import Done
 from bulksigner.life import Service
 from bulksigner.operations.people import Person
+from bulksigner.pipeline.tasks import Task
 from bulksigner.testing.certificates import Issued, make_authority
 
 __all__ = ["API_KEY", "Harness", "NeverIdle", "prepare"]
@@ -109,15 +112,41 @@ class Harness:
         arriving.replace(path)
         return path
 
-    def upload(self, name: str, content: bytes, *, profile: str | None = None, format: str | None = None) -> Job:
+    def upload(
+        self,
+        name: str,
+        content: bytes,
+        *,
+        profile: str | None = None,
+        format: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Job:
         """Send a file through the door that the REST interface uses; returns its job."""
         return self.service.uploads.receive(
-            io.BytesIO(content), file_name=name, profile=profile, format=format, declared_length=len(content)
+            io.BytesIO(content),
+            file_name=name,
+            profile=profile,
+            format=format,
+            declared_length=len(content),
+            metadata=None if metadata is None else json.dumps(metadata),
         )
 
     def retry(self, job: Job) -> Job:
         """Retry a failed job as an operator would; returns the new job."""
         return self.service.operations.operator.retry(job.id, OPERATOR).job
+
+    def before_task(self, kind: type[Task[Any]], act: Callable[[Task[Any]], object]) -> None:
+        """Have `act` called once, when the engine is about to begin its next task of a kind."""
+        engine = self.service.engine
+        begin = engine.begin
+
+        def intervene(task: Task[Any], done: Done) -> None:
+            if isinstance(task, kind):
+                vars(engine).pop("begin")
+                act(task)
+            begin(task, done)
+
+        vars(engine)["begin"] = intervene
 
     def run_until_idle(self, timeout_seconds: float = 60.0) -> list[Job]:
         """Let edits, watchers and worker take turns until nothing is left to do; returns every job, oldest first.

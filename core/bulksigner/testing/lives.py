@@ -31,7 +31,7 @@ _IN_USE = 75
 _LOCK_WAIT_SECONDS = 10.0
 _PRELOADED = ["bulksigner.testing.warm", "bulksigner_local_pfx.plugin", "psycopg"]
 _collecting = threading.Lock()
-_FOLDERS = ("inbox", "data/processing", "data/output", "data/error", "data/landing")
+_FOLDERS = ("inbox", "data/processing", "data/output", "data/error", "data/landing", "data/refusals")
 
 
 @attrs.frozen

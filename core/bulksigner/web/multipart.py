@@ -18,10 +18,13 @@ from bulksigner.contract.errors import NotAllowed, Refusal
 from bulksigner.web.limits import MAX_FIELD_BYTES, MAX_PART_COUNT
 from bulksigner.web.problems import InvalidRequest
 
-__all__ = ["UploadForm", "read_upload", "too_large"]
+__all__ = ["FIELDS", "METADATA", "METADATA_INVALID", "UploadForm", "read_upload", "too_large"]
 
 FILE_PART = "file"
 FIELDS = ("format", "profile")
+METADATA = "metadata"
+"""A field that stands in the form only: a query ends up in logs (API-97)."""
+METADATA_INVALID = "upload.metadata-invalid"
 _NAME = "upload.invalid-name"
 _BUFFER_BYTES = 256 * 1024
 
@@ -36,11 +39,13 @@ class UploadForm:
     has_file: bool = True
 
     def name_fault(self, refusal: Refusal) -> Refusal:
-        """Say of a refusal for the file's sake which part of the form is at fault; others stay as they are."""
+        """Say of a refusal for the form's sake which part of the form is at fault; others stay as they are."""
         if refusal.code == "upload.empty":
             problem = "has no bytes" if self.has_file else "is missing; send the file in a part of this name"
         elif refusal.code == _NAME and not isinstance(refusal, InvalidRequest):
             problem = refusal.message if self.file_name else "has no filename; name it in its Content-Disposition"
+        elif refusal.code == METADATA_INVALID and not isinstance(refusal, InvalidRequest):
+            return InvalidRequest(METADATA, refusal.message, code=METADATA_INVALID)
         else:
             return refusal
         return InvalidRequest(FILE_PART, problem, code=refusal.code)
@@ -132,7 +137,8 @@ class _Parts:
         for part in self._parts:
             self._refuse_file(part)
             if self._counts(part) and self._values.get(part.name or "", "") != _text(part):
-                raise InvalidRequest(part.name or "", "must stand before the file in the form, or be in the query")
+                where = "" if part.name == METADATA else ", or be in the query"
+                raise InvalidRequest(part.name or "", f"must stand before the file in the form{where}")
 
     def _take_field(self, part: BodyPart) -> None:
         if not self._counts(part):
@@ -142,7 +148,7 @@ class _Parts:
             raise InvalidRequest(name, "is given twice with different values")
 
     def _counts(self, part: BodyPart) -> bool:
-        return part.name in FIELDS and part.name not in self._query
+        return part.name in (*FIELDS, METADATA) and part.name not in self._query
 
     def _refuse_file(self, part: BodyPart) -> None:
         if part.name == FILE_PART:
@@ -152,7 +158,15 @@ class _Parts:
 
 
 def _text(part: BodyPart) -> str:
-    return (part.text or "").strip()
+    if part.name != METADATA:
+        return (part.text or "").strip()
+    try:
+        # Whatever media type the client gives it: falcon has no text of a part that calls itself JSON.
+        return part.get_data().decode().strip()
+    except MultipartParseError:
+        raise InvalidRequest(METADATA, f"is longer than {MAX_FIELD_BYTES} bytes", code=METADATA_INVALID) from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(METADATA, "is not UTF-8", code=METADATA_INVALID) from None
 
 
 class _FileStream(io.RawIOBase):

@@ -23,6 +23,10 @@ _UPLOADS = (
     "field after the file may only repeat what counted. The body, form included, may be as long as `Upload:MaxBytes`; "
     "a form has at most 10 parts. Nothing of a refused upload is kept.",
     "",
+    "`metadata` is a field of the form only, before the file: one JSON object of texts, at most 32 keys of 1 to 64 "
+    "letters, digits, `.`, `-` and `_`, values of at most 512 characters, 8 KiB together. `GET /api/jobs/{id}` gives "
+    "it back; no list, log or event does.",
+    "",
     "## Lists",
     "",
     "`GET /api/jobs` takes `status`, `profile`, `page` (from 1) and `pageSize` (default 50, at most 200). A value that "

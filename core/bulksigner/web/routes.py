@@ -60,6 +60,8 @@ ROUTES = (
             "upload.format-unsupported",
             "upload.empty",
             "upload.invalid-name",
+            "upload.metadata-invalid",
+            "file.already-processed",
             "job.path-too-long",
             "job.already-processing",
         ),

@@ -64,6 +64,7 @@ class ReceiveUpload(Protocol):
         profile: str | None,
         format: str | None,
         declared_length: int | None,
+        metadata: str | None,
     ) -> Job: ...
 
 

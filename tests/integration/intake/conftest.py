@@ -18,14 +18,20 @@ from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.observe import JobChange
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Entry
+from bulksigner.files.work import WorkRoots
+from bulksigner.intake.admission import Admission
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.names import IgnoreRules
 from bulksigner.intake.notices import InotifyNotices, Notices, PolledNotices
+from bulksigner.intake.taken_names import TakenNames
+from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.watcher import FolderWatcher
 from bulksigner.jobs.model import Birth, Changed, Job
+from bulksigner.jobs.names import HOLDING, name_key
 from bulksigner.jobs.queue import Enqueued, Outcome
-from bulksigner.jobs.states import ACTIVE, JobStatus
+from bulksigner.jobs.states import ACTIVE, BIRTHS, JobStatus
+from bulksigner.records.events import Event
 from bulksigner.settings.model import WatchedFolderSettings
 
 RULES = IgnoreRules((".tmp", ".part"), (".", "~$"))
@@ -42,8 +48,15 @@ def make_job(birth: Birth, status: JobStatus = JobStatus.QUEUED) -> Job:
     now = datetime.datetime.now(datetime.UTC)
     values: dict[str, object] = {field.name: None for field in attrs.fields(Job)}
     values |= {field.name: getattr(birth, field.name) for field in attrs.fields(Birth) if field.name in values}
-    values |= {"id": str(uuid.uuid4()), "status": status, "created_at": now, "queued_at": now, "updated_at": now}
-    return Job(**values | {"path_released": False, "input_diverged": False, "row_version": 1})
+    values |= {
+        "id": birth.id or str(uuid.uuid4()),
+        "status": status,
+        "created_at": now,
+        "queued_at": now,
+        "updated_at": now,
+    }
+    values |= {"path_released": birth.path_released, "input_diverged": False, "row_version": 1}
+    return Job(**values | {"metadata": birth.metadata, "sidecar_sha256": birth.sidecar_sha256})
 
 
 class Ledger:
@@ -55,6 +68,7 @@ class Ledger:
         self.queries = 0
         self.batches: list[int] = []
         self.fails = 0
+        self.events: list[Event] = []
         self.on_query: Callable[[], None] = lambda: None
 
     def latest_for(self, paths: Sequence[str]) -> Mapping[str, Job]:
@@ -64,6 +78,20 @@ class Ledger:
             found = {path: latest[path] for path in paths if path in latest}
         self.on_query()
         return found
+
+    def get(self, job_id: str) -> Job | None:
+        with self._lock:
+            return next((job for job in self.rows if job.id == job_id), None)
+
+    def active_for(self, path: str) -> Job | None:
+        with self._lock:
+            return next((job for job in self.rows if job.original_path == path and job.status in ACTIVE), None)
+
+    def holder_of(self, file_name: str, *, besides: str | None = None) -> Job | None:
+        key = name_key(file_name)
+        with self._lock:
+            held = [job for job in self.rows if name_key(job.file_name) == key and job.status in HOLDING]
+            return next((job for job in reversed(held) if job.id != besides), None)
 
     def enqueue(self, births: Sequence[Birth]) -> list[Enqueued]:
         with self._lock:
@@ -79,12 +107,23 @@ class Ledger:
                 elif birth.original_path in active:
                     answers.append(Enqueued(Outcome.ALREADY_ACTIVE, active[birth.original_path], None))
                 else:
-                    job = active[birth.original_path] = make_job(birth)
+                    status = BIRTHS[birth.event]
+                    job = make_job(birth, status)
+                    if status in ACTIVE:
+                        active[birth.original_path] = job
                     self.rows.append(job)
+                    self.events += [birth.operational_event] if birth.operational_event else []
                     change = JobChange(
-                        job.id, "enqueue", None, "Queued", job.profile_name, "Pades", job.created_at, birth.message
+                        job.id,
+                        birth.event,
+                        None,
+                        status.value,
+                        job.profile_name,
+                        "Pades",
+                        job.created_at,
+                        birth.message,
                     )
-                    answers.append(Enqueued(Outcome.ENQUEUED, job, Changed(job, change, wakes=True)))
+                    answers.append(Enqueued(Outcome.ENQUEUED, job, Changed(job, change, wakes=status in ACTIVE)))
             return answers
 
     def end(self, path: str, status: JobStatus = JobStatus.COMPLETED, **changes: Any) -> None:
@@ -144,14 +183,19 @@ class CountingFolder(LocalFolder):
 class Desk:
     """A watched folder `in`, its ledger, and what tests do to them."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root / "in"
+    def __init__(self, tmp_path: Path, *, rejects_names: bool = False) -> None:
+        self.root = tmp_path / "in"
         self.root.mkdir()
         self.ledger = Ledger()
         self.profiles = Profiles()
         self.announced: list[Changed] = []
+        self.roots = WorkRoots(tmp_path / "work")
+        self.roots.prepare()
+        self.names = TakenNames(self.ledger.holder_of, is_on=rejects_names)
+        self.turned_away = TurnedAway(self.roots)
+        admission = Admission(self.names, self.turned_away, self.ledger.active_for, self.roots.landing)
         self.service = EnqueueService(
-            self.ledger, self.ledger, self.profiles, self.announced.append, choose_by_extension
+            self.ledger, self.ledger, self.profiles, self.announced.append, choose_by_extension, admission
         )
         self.folder = CountingFolder(self.root)
         self.opened = OpenedFolder("in", self.folder, RULES, has_events=True)
@@ -220,6 +264,17 @@ def polled() -> type[PolledNotices]:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk that takes a name as often as it comes, so that each test looks at the rule it is about."""
     desk = Desk(tmp_path)
+    yield desk
+    desk.close()
+
+
+@pytest.fixture
+def strict_desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk that refuses names of completed and unfinished jobs, and reads sidecars."""
+    desk = Desk(tmp_path, rejects_names=True)
+    desk.opened = attrs.evolve(desk.opened, has_sidecars=True)
+    desk.folders = OpenedFolders([desk.opened])
     yield desk
     desk.close()

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from bulksigner.contract.signing import Format
-from bulksigner.intake.enqueue import Offer, OutcomeKind
 from bulksigner.intake.names import mint_landing_name
+from bulksigner.intake.offers import Offer, OutcomeKind
 from bulksigner.jobs.model import JobSource
 from bulksigner.jobs.states import JobStatus
 

@@ -25,6 +25,7 @@ from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
+from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.jobs.queue import Enqueued, Outcome
 from bulksigner.settings.model import UploadSettings
@@ -42,8 +43,9 @@ class Rows:
 profile = N(stored=N(name="default", enabled=True, format=None))
 roots = WorkRoots(root / "data")
 folders = OpenedFolders([OpenedFolder("in", LocalFolder(root / "in"))])
-service = EnqueueService(None, Rows(), None, print, lambda name: None)
-door = UploadDoor(UploadSettings(), folders, service, lambda name: profile, roots)
+service = EnqueueService(None, Rows(), None, print, lambda name: None, None)
+names = TakenNames(lambda name, besides: None, is_on=True)
+door = UploadDoor(UploadSettings(), folders, service, lambda name: profile, roots, names)
 
 seen = 0
 def hook(event, arguments):
@@ -81,7 +83,7 @@ def test_no_kill_loses_or_doubles_an_upload(tmp_path: Path) -> None:
         opened = OpenedFolder("in", LocalFolder(root / "in"))
         folders = OpenedFolders([opened])
         folders.settle_leftovers()
-        door = UploadDoor(UploadSettings(), folders, None, None, roots)  # type: ignore[arg-type]
+        door = UploadDoor(UploadSettings(), folders, None, None, roots, None)  # type: ignore[arg-type]
         door.settle_leftovers(Known(rows))  # type: ignore[arg-type]
         acknowledged = ended.stdout.decode()
         assert acknowledged == "" or rows == [acknowledged]

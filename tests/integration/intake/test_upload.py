@@ -26,7 +26,7 @@ def roots(tmp_path: Path) -> WorkRoots:
 
 @pytest.fixture
 def door(desk: Any, roots: WorkRoots) -> UploadDoor:
-    return UploadDoor(UploadSettings(max_bytes=2048), desk.folders, desk.service, desk.profiles.get, roots)
+    return UploadDoor(UploadSettings(max_bytes=2048), desk.folders, desk.service, desk.profiles.get, roots, desk.names)
 
 
 def left_on_disk(desk: Any, roots: WorkRoots) -> list[str]:
@@ -74,7 +74,7 @@ def test_checks_come_in_their_order(desk: Any, roots: WorkRoots) -> None:
     settings, content = UploadSettings(enabled=False, max_bytes=2048), b""
 
     def refused_for() -> str | None:
-        door = UploadDoor(settings, desk.folders, desk.service, desk.profiles.get, roots)
+        door = UploadDoor(settings, desk.folders, desk.service, desk.profiles.get, roots, desk.names)
         with pytest.raises(Refusal) as refused:
             door.receive(io.BytesIO(content), **request)
         return refused.value.code

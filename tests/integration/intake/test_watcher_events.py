@@ -120,6 +120,24 @@ def test_a_released_path_is_taken_again(desk: Any) -> None:
     desk.wait_for(["a.pdf", "a.pdf"])
 
 
+def test_a_file_that_was_born_failed_is_taken_when_it_is_sent_again(strict_desk: Any) -> None:
+    """PIPE-44, PIPE-52, PIPE-113: moved away at its birth, by the name of a job that was deleted since."""
+    desk = strict_desk
+    desk.run(desk.watcher())
+    desk.drop("a.pdf")
+    desk.wait_for(["a.pdf"])
+    (desk.root / "a.pdf").unlink()
+    desk.ledger.end(desk.path("a.pdf"))
+    for count in (2, 3):
+        desk.drop("a.pdf", b"again")
+        desk.wait_for(["a.pdf"] * count)
+        assert desk.ledger.rows[-1].status is JobStatus.FAILED
+    desk.ledger.rows.pop(0)
+    desk.drop("a.pdf", b"again")
+    desk.wait_for(["a.pdf"] * 3)
+    assert desk.ledger.rows[-1].status is JobStatus.QUEUED
+
+
 def test_a_folder_removed_and_restored_goes_on(desk: Any, wait_until: Any) -> None:
     """PIPE-113, PIPE-41, PIPE-47: the error is shown, the next good listing clears it, the watch is taken up again."""
     watcher = desk.run(desk.watcher())

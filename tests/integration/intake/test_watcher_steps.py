@@ -12,8 +12,8 @@ import pytest
 
 from bulksigner.contract.errors import TemporaryFailure
 from bulksigner.intake.claim import FolderClaim
-from bulksigner.intake.enqueue import Offer
-from bulksigner.intake.watcher import MAX_CONSECUTIVE_FAILURES, WatcherState
+from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
+from bulksigner.intake.watcher import WatcherState
 from bulksigner.jobs.states import JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
 
@@ -44,12 +44,61 @@ def test_the_breaker_opens_at_exactly_ten(desk: Any, watcher: Any, clock: Clock)
     """PIPE-47, PIPE-113: nine errors in a row are survived, ten end the watch and nothing else."""
     desk.drop("a.pdf")
     desk.ledger.fails = 100
-    for number in range(1, MAX_CONSECUTIVE_FAILURES + 1):
+    for number in range(1, 11):
         clock.now += 100
         watcher.step()
         assert watcher.status.consecutive_errors == number
         assert (watcher.status.state is WatcherState.STOPPED) == (number == 10)
     assert "the database is away" in watcher.status.last_error
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_breaker_opens_where_the_setting_says(desk: Any, clock: Clock, polled: Any, most: int) -> None:
+    """CFG-131, PIPE-47: at exactly that number, not before."""
+    settings = attrs.evolve(ONE_SAMPLE, max_consecutive_failures=most)
+    watcher = desk.watcher(settings=settings, notices=polled(), clock=clock)
+    desk.drop("a.pdf")
+    desk.ledger.fails = 100
+    states = []
+    for _ in range(most):
+        clock.now += 100
+        watcher.step()
+        states.append(watcher.status.state)
+    assert states == [WatcherState.RUNNING] * (most - 1) + [WatcherState.STOPPED]
+
+
+QUIET = {
+    "Ignored": lambda desk: desk.ledger.end(desk.path("q.pdf"), JobStatus.FAILED),
+    "ProfileDisabled": lambda desk: setattr(desk.profiles.default.stored, "enabled", False),
+    "Unassigned": lambda desk: desk.profiles.bindings.clear(),
+    "AlreadyProcessed": lambda desk: desk.ledger.end(desk.path("q.pdf")),
+    "MetadataInvalid": lambda desk: [desk.ledger.end(desk.path("q.pdf")), desk.drop("q.pdf.meta.json", b"no")],
+    "PathTooLong": lambda desk: setattr(desk.folder, "path_of", lambda _: "x" * 851),
+    "Vanished": lambda desk: [desk.ledger.end(desk.path("q.pdf")), (desk.root / "q.pdf").unlink()],
+    "Error": lambda desk: [desk.ledger.end(desk.path("q.pdf")), desk.folder.hold("q.pdf")],
+}
+
+
+@pytest.mark.parametrize("kind", QUIET)
+def test_what_is_no_fault_of_the_folder_neither_counts_nor_resets(
+    strict_desk: Any, clock: Clock, polled: Any, kind: str
+) -> None:
+    """PIPE-47, PIPE-49, PIPE-113: nine errors stay nine whatever else happens in between; the next one is the tenth."""
+    desk = strict_desk
+    desk.drop("q.pdf")
+    desk.service.offer(offers(desk))
+    watcher = desk.watcher(settings=ONE_SAMPLE, notices=polled(), clock=clock)
+    failed = Outcome(OutcomeKind.ERROR, "the database is away")
+    for _ in range(9):
+        assert watcher._count([failed])
+    batch = offers(desk)
+    QUIET[kind](desk)
+    outcomes = desk.service.offer(batch)
+    assert [outcome.kind.value for outcome in outcomes] == [kind]
+    assert not watcher._count(outcomes)
+    assert (watcher.status.consecutive_errors, watcher.status.state) == (9, WatcherState.INITIALIZING)
+    assert watcher._count([failed, *outcomes])
+    assert watcher.status.state is WatcherState.STOPPED
 
 
 def test_a_stopped_watcher_ends_its_thread(desk: Any, wait_until: Any) -> None:
@@ -234,6 +283,7 @@ def test_a_folder_that_cannot_be_watched_is_listed(
     watcher._opened = attrs.evolve(watcher._opened, has_events=True)
     assert [watcher.step(), watcher.step()] == [30.0, 30.0]
     assert caplog.text.count("reports no changes: Too many open files") == 1
+    assert watcher.status.watch_fault == "Too many open files"
 
 
 def offers(desk: Any) -> Any:

@@ -11,11 +11,15 @@ from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.signing import Format
 from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
+from bulksigner.intake.admission import Admission
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.rescan import Rescanner
+from bulksigner.intake.taken_names import TakenNames
+from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.jobs import listing
 from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor
 from bulksigner.jobs.store import Jobs
@@ -52,6 +56,7 @@ class Desk:
     operations: Operations
     announced: list[Changed]
     freed: list[str]
+    born_with: dict[str, object] = attrs.field(factory=dict)
 
     def drop(self, name: str = "folha.rem", content: bytes = b"content") -> Path:
         """Put a file into the input folder."""
@@ -70,7 +75,7 @@ class Desk:
             "source": JobSource.WATCHER,
             "message": "Queued from folder in",
         }
-        [answer] = self.queue.enqueue([Birth(**(usual | fields))])  # type: ignore[arg-type]
+        [answer] = self.queue.enqueue([Birth(**(usual | self.born_with | fields))])  # type: ignore[arg-type]
         assert answer.changed is not None
         return answer.changed.job
 
@@ -146,7 +151,9 @@ def desk(store: Store, tmp_path: Path) -> Desk:
     jobs, queue = Jobs(store), Queue(store)
     announced: list[Changed] = []
     freed: list[str] = []
-    enqueue = EnqueueService(jobs, queue, profiles, announced.append, lambda _: None)
+    names = TakenNames(Names(store).holder_of, is_on=True)
+    admission = Admission(names, TurnedAway(roots), jobs.active_for, roots.landing)
+    enqueue = EnqueueService(jobs, queue, profiles, announced.append, lambda _: None, admission)
     operations = assemble(
         store=store,
         jobs=jobs,

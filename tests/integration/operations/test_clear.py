@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import logging
 import threading
@@ -33,6 +34,16 @@ PROFILES = Prepared(ProfileRow.select(ProfileRow.id))
 def clear(desk: Any) -> Cleared:
     cleared: Cleared = desk.operations.clearing.clear(OPERATOR)
     return cleared
+
+
+def test_the_sidecars_of_inputs_go_with_them(desk: Any) -> None:
+    """PIPE-118, PIPE-103: after the file, while they are as they were read."""
+    sidecar = desk.inbox / "folha.rem.meta.json"
+    sidecar.write_bytes(b'{"lote": "17"}')
+    desk.born_with["sidecar_sha256"] = hashlib.sha256(sidecar.read_bytes()).hexdigest()
+    desk.failed()
+    clear(desk)
+    assert list(desk.inbox.iterdir()) == []
 
 
 def history_count(desk: Any) -> int:
@@ -255,8 +266,8 @@ def test_a_stop_interrupts_the_sweep(desk: Any, monkeypatch: pytest.MonkeyPatch,
     swept, going_on = threading.Event(), threading.Event()
     remove = type(clearing._leftovers).remove_input
 
-    def remove_slowly(leftovers: Any, folder: Any, name: str) -> None:
-        remove(leftovers, folder, name)
+    def remove_slowly(leftovers: Any, folder: Any, name: str, job: Any) -> None:
+        remove(leftovers, folder, name, job)
         swept.set()
         assert going_on.wait(10)
 

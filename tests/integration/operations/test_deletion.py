@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -74,6 +75,19 @@ def test_a_failed_job_goes_with_its_folder_and_the_input_it_staged(desk: Any) ->
     assert deleted.kept == ()
     assert list(desk.inbox.iterdir()) == []
     assert [*desk.roots.processing.iterdir(), *desk.roots.error.iterdir()] == []
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_sidecar_goes_with_the_input(desk: Any, is_changed: bool) -> None:
+    """PIPE-118: with what was removed, and only as it was when it was read."""
+    sidecar = desk.inbox / "folha.rem.meta.json"
+    sidecar.write_bytes(b'{"lote": "17"}')
+    desk.born_with["sidecar_sha256"] = hashlib.sha256(sidecar.read_bytes()).hexdigest()
+    job = desk.failed()
+    if is_changed:
+        sidecar.write_bytes(b'{"lote": "18"}')
+    delete(desk, job)
+    assert [path.name for path in desk.inbox.iterdir()] == (["folha.rem.meta.json"] if is_changed else [])
 
 
 def test_a_queued_job_is_canceled_first(desk: Any) -> None:

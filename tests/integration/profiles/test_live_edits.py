@@ -93,16 +93,13 @@ def test_a_job_under_way_ends_with_the_key_it_began_with(
     service = harness.service
     before = service.profiles.get("default")
     edited: list[bool] = []
-    real_begin = service.engine.begin
 
-    def begin(task: Any, done: Any) -> None:
-        if isinstance(task, SignTask) and not edited:
-            edited.append(True)
-            save(harness, "default", moved_to(other.write_pfx(tmp_path / "other.pfx", OTHER_PASSWORD)))
-            assert service.profile_watch.step()
-        real_begin(task, done)
+    def edit(_: object) -> None:
+        edited.append(True)
+        save(harness, "default", moved_to(other.write_pfx(tmp_path / "other.pfx", OTHER_PASSWORD)))
+        assert service.profile_watch.step()
 
-    monkeypatch.setattr(service.engine, "begin", begin)
+    harness.before_task(SignTask, edit)
     harness.drop("first.rem", b"first")
     (job,) = harness.run_until_idle()
     assert edited

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bulksigner.jobs import listing, queue
+from bulksigner.jobs import names as job_names
 from bulksigner.jobs import store as job_store
 from bulksigner.jobs.model import Birth
 from bulksigner.jobs.queue import Queue
@@ -93,6 +94,7 @@ STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], s
     ),
     "latest": (lambda _: job_store._LATEST_FOR, {"path_key": "/in/a"}, "job_path"),
     "active": (lambda _: job_store._ACTIVE_FOR, {"path_key": "/in/a"}, "job_active_path"),
+    "holder of a name": (lambda _: job_names._HOLDER, {"name_key": "a.pdf", "besides": ""}, "job_name"),
     "in flight": (lambda _: job_store._IN_FLIGHT, {}, "job_in_flight"),
     "history": (lambda _: listing._HISTORY, {"job_id": "x"}, "job_history_job"),
     "all": (lambda _: listing._queries(False, False)[0], LIMITS, "job_newest"),

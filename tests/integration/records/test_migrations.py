@@ -16,6 +16,7 @@ import pytest
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
+from bulksigner.jobs.names import Names
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records import tables
 from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
@@ -137,6 +138,31 @@ def test_a_newer_schema_is_refused(location: str) -> None:
     with pytest.raises(StartRefused, match=rf"schema version {newest + 1}, this build knows {newest}\b") as caught:
         migrate(store)
     assert caught.value.exit_code == 65
+    store.close()
+
+
+def test_names_that_are_there_already_are_folded(location: str) -> None:
+    """PIPE-48: a job of an earlier build holds its name like one of this build, in all of Unicode."""
+    store, now = open_at(location), "2026-01-01 00:00:00+00:00"
+    migrate(store, [step for step in known_migrations() if step.version == 1])
+    columns = "id, file_name, original_path, path_key, profile_name, format, source, status, created_at, updated_at"
+    with store.reading():
+        for number, name in enumerate(("folha.pdf", "CAFÉ.PDF")):
+            texts = (number, name, f"/{number}", f"/{number}", "p", "Pades", "Watcher", "Completed", now, now)
+            values = ", ".join(f"'{text}'" for text in texts)
+            store.database.execute_sql(
+                f"INSERT INTO job ({columns}, path_released, input_diverged, row_version) VALUES ({values}, %s, %s, 1)"
+                % (("0", "0") if store.kind is EngineKind.SQLITE else ("FALSE", "FALSE"))
+            )
+    migrate(store)
+    names = Names(store)
+    found = [names.holder_of(name) for name in ("Folha.pdf", "café.pdf", "cafe\u0301.pdf", "none.pdf")]
+    assert [None if job is None else (job.id, dict(job.metadata)) for job in found] == [
+        ("0", {}),
+        ("1", {}),
+        ("1", {}),
+        None,
+    ]
     store.close()
 
 

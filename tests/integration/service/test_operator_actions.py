@@ -160,8 +160,8 @@ def test_a_stop_ends_a_clear_and_leaves_the_rows(
     removing, stopping = threading.Event(), service.operations.clearing._stopping
     remove = Leftovers.remove_input
 
-    def remove_until_stopped(leftovers: Leftovers, folder: Any, name: str) -> None:
-        remove(leftovers, folder, name)
+    def remove_until_stopped(leftovers: Leftovers, folder: Any, name: str, job: Any) -> None:
+        remove(leftovers, folder, name, job)
         removing.set()
         assert stopping.wait(10)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -14,6 +15,7 @@ from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.files.work import WorkRoots
 from bulksigner.inspection import Inspection, inspect
+from bulksigner.intake.watcher import FolderWatcher
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.records.errors import StoreFailed
 
@@ -104,6 +106,58 @@ def test_profiles_that_cannot_serve_do_not_gate(built: Any, tmp_path: Path) -> N
     assert not rows["profile-input-folder:default"].ok
     assert "'inbox'" in rows["profile-input-folder:default"].detail
     assert rows["input-folder:other"].ok
+
+
+def test_a_folder_says_how_it_fares(built: Any, tmp_path: Path) -> None:
+    """BEY-40, API-83: how news comes, when it was looked at, what waits since when; a clock that is off."""
+    service = built()
+    path = tmp_path / "inbox" / "waiting.pdf"
+    (tmp_path / "inbox" / "x.tmp").touch()
+    path.touch()
+    os.utime(path, (0, 0))
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert detail == (
+        f"Initializing: {tmp_path / 'inbox'}; events; not scanned yet; 1 file(s) waiting, the oldest since "
+        "1970-01-01T00:00:00Z"
+    )
+    [watcher] = service.watchers._watchers.values()
+    watcher._watch_fault = "Too many open files"
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert "; listed, as it reports no changes: Too many open files; " in detail
+    service.watchers.step()
+    next(iter(service.folders)).guard.clock_difference_seconds = -7200.0
+    detail = rows_of(service.readiness.report())["input-folder:inbox"].detail
+    assert "; last scan 20" in detail
+    assert detail.endswith("; its clock is -7200 s off ours")
+
+
+def test_the_breaker_of_one_folder_is_one_red_row(built: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """PIPE-47, PIPE-113, API-83: the process and other folders go on; an unassigned folder is green (PIPE-60)."""
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "untouched.pdf").touch()
+    service = built(
+        Storage__Inputs__1__Name="second",
+        Storage__Inputs__1__Path=str(tmp_path / "second"),
+        WatchedFolder__MaxConsecutiveFailures="2",
+        WatchedFolder__StabilityRequiredSamples="1",
+    )
+
+    def fail(_: Any) -> Any:
+        raise StoreFailed("no answer")
+
+    monkeypatch.setattr(service.queue, "enqueue", fail)
+    monkeypatch.setattr(FolderWatcher, "_backoff_seconds", lambda _: 0.0)
+    (tmp_path / "inbox" / "a.pdf").touch()
+    for is_ready in (True, False):
+        service.watchers.step()
+        report = service.readiness.report()
+        assert report.ready is is_ready
+    rows = rows_of(report)
+    assert "stopped after repeated failures: StoreFailed: no answer" in rows["input-folder:inbox"].detail
+    assert rows["input-folder:second"].ok
+    assert "no profile chose this folder" in rows["input-folder:second"].detail
+    assert (tmp_path / "second" / "untouched.pdf").exists()
+    assert rows["pipeline-worker"].ok
 
 
 def look(lay: Any, **changes: str | None) -> tuple[Inspection, dict[str, Any]]:

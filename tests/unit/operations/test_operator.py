@@ -39,6 +39,7 @@ def job(**changes: object) -> Job:
         "created_at": NOW,
         "updated_at": NOW,
         "row_version": 1,
+        "metadata": {},
     }
     return Job(**(values | changes))  # type: ignore[arg-type]
 
@@ -176,3 +177,21 @@ def refusal(made: Operator) -> tuple[type, str | None]:
     with pytest.raises(Refusal) as caught:
         made.retry(JOB_ID, OPERATOR)
     return type(caught.value), caught.value.code
+
+
+def test_a_retry_has_the_metadata_of_its_parent() -> None:
+    """PIPE-99, PIPE-116: copied, with the digest of the sidecar, so that it goes with its input after all."""
+    queue = FakeQueue()
+    parent = job(metadata={"lote": "17"}, sidecar_sha256="ab" * 32)
+    operator(parent, queue=queue).retry(JOB_ID)
+    [birth] = queue.births
+    assert (dict(birth.metadata), birth.sidecar_sha256) == ({"lote": "17"}, "ab" * 32)
+
+
+def test_a_job_that_was_refused_for_its_name_is_not_retried() -> None:
+    """PIPE-50: retry is exempt from the rule of names, so this one would sign what the rule refused."""
+    queue = FakeQueue()
+    refused_job = job(error_code="file.already-processed")
+    with pytest.raises(NotAllowed) as refused:
+        operator(refused_job, queue=queue, has_input=False).retry(JOB_ID)
+    assert (refused.value.code, queue.births) == ("file.already-processed", [])

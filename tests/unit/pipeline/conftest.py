@@ -133,12 +133,16 @@ class FakeInputs:
 
     folder: Any
     offered: list[str] = attrs.field(factory=list)
+    consumed: list[str] = attrs.field(factory=list)
 
     def locate(self, original_path: str) -> tuple[Any, str]:
         return self.folder, Path(original_path).name
 
     def offer_again(self, job: Job) -> None:
         self.offered.append(job.original_path)
+
+    def consume_sidecar(self, job: Job) -> None:
+        self.consumed.append(job.original_path)
 
 
 @attrs.define

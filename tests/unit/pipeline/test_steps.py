@@ -22,7 +22,7 @@ from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
 from bulksigner.pipeline.engine import InProcessEngine
 from bulksigner.pipeline.steps import clean
-from bulksigner.pipeline.tasks import CheckTask, DiscardTask, PromoteTask, RemoveTask, SignTask, StageTask
+from bulksigner.pipeline.tasks import CheckTask, DeliverTask, DiscardTask, SignTask, StageTask
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.registry import Provided, RegistryBuilder
@@ -424,7 +424,7 @@ def test_a_hold_that_cannot_be_released_changes_no_outcome(rig: Any) -> None:
     assert (job.status, job.error_code) == (JobStatus.COMPLETED, None)
 
 
-@pytest.mark.parametrize("kind", [StageTask, CheckTask, PromoteTask, RemoveTask, DiscardTask])
+@pytest.mark.parametrize("kind", [StageTask, CheckTask, DeliverTask, DiscardTask])
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_worker_lost_over_anything_but_the_key_costs_no_job(rig: Any, kind: type, is_done: bool) -> None:
     """PERF-06, PIPE-85: what can be begun anew is; an output that was delivered is found; the key is used once."""

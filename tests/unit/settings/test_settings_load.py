@@ -44,6 +44,28 @@ def test_defaults(host) -> None:
     assert (loaded.environment, loaded.content_root) == ("Production", host.root)
 
 
+def test_the_rules_of_intake_have_their_defaults_and_can_be_set(host) -> None:
+    """CFG-122, CFG-131, CFG-183: names are remembered, ten failures end a watch, no folder has sidecars."""
+    core = host.load().core
+    assert core.pipeline.reject_already_processed_file_names is True
+    assert core.watched_folder.max_consecutive_failures == 10
+    assert [folder.sidecar for folder in core.storage.inputs] == [False]
+    core = host.load(
+        {
+            "Pipeline__RejectAlreadyProcessedFileNames": "false",
+            "WatchedFolder__MaxConsecutiveFailures": "3",
+            "Storage__Inputs__0__Name": "a",
+            "Storage__Inputs__0__Path": "/in/a",
+            "Storage__Inputs__0__Sidecar": "true",
+            "Storage__Inputs__1__Name": "b",
+            "Storage__Inputs__1__Path": "/in/b",
+        }
+    ).core
+    assert core.pipeline.reject_already_processed_file_names is False
+    assert core.watched_folder.max_consecutive_failures == 3
+    assert [folder.sidecar for folder in core.storage.inputs] == [True, False]
+
+
 def test_settings_are_immutable_and_secrets_do_not_show(host) -> None:
     """CFG-17: frozen, and `repr` shows stars."""
     loaded = host.load()

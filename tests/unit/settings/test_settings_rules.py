@@ -315,6 +315,7 @@ LIMITS = {
     "Pipeline__ShutdownGraceSeconds": (0, 600),
     "WatchedFolder__StabilityPollIntervalMs": (50, 10000),
     "WatchedFolder__StabilityRequiredSamples": (1, 100),
+    "WatchedFolder__MaxConsecutiveFailures": (1, 1000),
     "WatchedFolder__StabilityConcurrency": (1, 64),
     "WatchedFolder__StabilityTimeoutSeconds": (1, 3600),
     "WatchedFolder__PollIntervalSeconds": (5, 3600),

@@ -43,6 +43,7 @@ def job_with(number: int = 1, **changes: object) -> Job:
         "created_at": NOW,
         "updated_at": NOW,
         "row_version": 1,
+        "metadata": {},
     }
     return Job(**(values | changes))  # type: ignore[arg-type]
 
@@ -101,6 +102,7 @@ class FakeService:
         profile: str | None,
         format: str | None,
         declared_length: int | None,
+        metadata: str | None,
     ) -> Job:
         """Honour the order of API-55: profile, format, content, name; then keep what was read."""
         if profile == "missing":
@@ -123,6 +125,7 @@ class FakeService:
                 "profile": profile,
                 "format": format,
                 "length": declared_length,
+                "metadata": metadata,
             }
         )
         return self.add(job_with(len(self.uploads), file_name=file_name, original_path="/in/minted.pdf"))

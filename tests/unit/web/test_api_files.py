@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 from falcon.testing import Result, TestClient
 
-from bulksigner.contract.errors import NotAllowed
+from bulksigner.contract.errors import NotAllowed, Refusal
 
 BOUNDARY = "------limit"
 TYPE = f"multipart/form-data; boundary={BOUNDARY}"
@@ -314,3 +314,59 @@ def test_a_large_file_is_never_whole_in_memory(make_client: Making) -> None:
     send(client, file(bytes(size)), END)
     assert read == size
     assert peaks[0] < 2_000_000
+
+
+def metadata_part(value: bytes, content_type: str = "") -> bytes:
+    typed = f"\r\nContent-Type: {content_type}" if content_type else ""
+    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="metadata"{typed}\r\n\r\n'
+    return head.encode() + value + b"\r\n"
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/json", "application/json; charset=utf-8"])
+def test_metadata_is_a_field_of_the_form(client: TestClient, service: Any, content_type: str) -> None:
+    """API-97, PIPE-54: before the file, whatever type the client gives the part; after it, it may only repeat it."""
+    given = metadata_part(' {"lote": "é"} '.encode(), content_type)
+    assert send(client, given, file(), given, END).status_code == 202
+    assert service.uploads[0]["metadata"] == '{"lote": "é"}'
+
+
+@pytest.mark.parametrize("parts", [[file()], [metadata_part(b"  "), file()]])
+def test_no_metadata_is_none(client: TestClient, service: Any, parts: list[bytes]) -> None:
+    """API-97: absent or empty."""
+    assert send(client, *parts, END).status_code == 202
+    assert service.uploads[0]["metadata"] is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "query", "text"),
+    [
+        ([file()], "metadata=%7B%7D", "is a field of the form, not of the query"),
+        ([metadata_part(b'{"k": "segredo\xff"}'), file()], "", "is not UTF-8"),
+        ([metadata_part(b'{"k": "segredo"}' + b" " * 16 * 1024), file()], "", "is longer than 16384 bytes"),
+    ],
+)
+def test_metadata_that_is_none_of_a_form(
+    client: TestClient, service: Any, parts: list[bytes], query: str, text: str
+) -> None:
+    """API-97, PIPE-119: never in a query, which ends up in logs; the rule is told, not the value."""
+    answer = send(client, *parts, END, query=query)
+    assert code_of(answer) == (400, "upload.metadata-invalid")
+    assert answer.json["errors"] == {"metadata": [text]}
+    assert "segredo" not in answer.text
+    assert service.uploads == []
+
+
+def test_metadata_after_the_file_is_refused(client: TestClient, service: Any) -> None:
+    """API-54, API-97: it could not be checked before the file was read."""
+    answer = send(client, file(), metadata_part(b"{}"), END)
+    assert code_of(answer) == (400, "request.invalid")
+    assert answer.json["errors"] == {"metadata": ["must stand before the file in the form"]}
+    assert service.uploads == []
+
+
+def test_the_rule_that_metadata_breaks_is_told_in_every_environment(client: TestClient, service: Any) -> None:
+    """API-97, API-04: among the errors, as the detail is not shown in production."""
+    service.refusal = Refusal("The metadata is not JSON.", code="upload.metadata-invalid")
+    answer = send(client, metadata_part(b"{"), file(), END)
+    assert code_of(answer) == (400, "upload.metadata-invalid")
+    assert answer.json["errors"] == {"metadata": ["The metadata is not JSON."]}

@@ -374,3 +374,13 @@ def test_there_is_no_route_that_deletes_one_job(client: TestClient, service: Any
     """API-07: a deliberate absence."""
     service.add(new_job())
     assert client.simulate_delete(f"/api/jobs/{JOB}").status_code == 405
+
+
+def test_metadata_is_shown_in_the_detail_alone(client: TestClient, service: Any, new_job: Building) -> None:
+    """API-98, PIPE-119: text by text as given, and in no list item."""
+    service.add(new_job(metadata={"consignado.lote": "dezessete"}))
+    assert client.simulate_get(f"/api/jobs/{JOB}").json["metadata"] == {"consignado.lote": "dezessete"}
+    listed = client.simulate_get("/api/jobs")
+    assert listed.status_code == 200
+    assert "metadata" not in listed.text
+    assert "dezessete" not in listed.text

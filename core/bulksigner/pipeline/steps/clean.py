@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from bulksigner.contract.errors import HeldElsewhere, StepFailed
+from bulksigner.contract.errors import HeldElsewhere
 from bulksigner.contract.storage import Fingerprint, Folder, Removal, RemovalOutcome
 from bulksigner.pipeline.conductor import apart
-from bulksigner.pipeline.holding import held, near
-from bulksigner.pipeline.tasks import RemoveTask
+from bulksigner.pipeline.holding import held
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import ANYTHING, describe
 
@@ -26,6 +23,8 @@ async def clean(work: Work) -> None:
     """
     try:
         removal = await _remove(work)
+        if removal.outcome is RemovalOutcome.REMOVED and work.job.sidecar_sha256 is not None:
+            await apart(lambda: work.parts.inputs.consume_sidecar(work.job))
         reason = removal.reason if removal.outcome in (RemovalOutcome.DIVERGED, RemovalOutcome.KEPT) else ""
         work.is_input_kept = removal.outcome is RemovalOutcome.KEPT
     except HeldElsewhere as error:
@@ -37,15 +36,12 @@ async def clean(work: Work) -> None:
 
 
 async def _remove(work: Work) -> Removal:
+    removal = None if work.delivered is None else work.delivered.removal
+    if removal is not None and removal.outcome in (RemovalOutcome.REMOVED, RemovalOutcome.ABSENT):
+        return removal
+    # What takes patience takes a thread: a folder elsewhere, a hold of another, a file that cannot be removed or read
+    # just now, and one of whose removal nobody knows because the worker was lost over it.
     folder, name = work.parts.inputs.locate(work.job.original_path)
-    close_by = near(folder)
-    if close_by is not None:
-        with suppress(HeldElsewhere, StepFailed), held(folder, name):
-            removal = await work.perform(RemoveTask(close_by, name, work.staged_fingerprint))
-            if removal.outcome in (RemovalOutcome.REMOVED, RemovalOutcome.ABSENT):
-                return removal
-    # What takes patience takes a thread: a hold of another, a file that cannot be removed or read just now, and one
-    # of whose removal nobody knows because the worker was lost over it.
     return await apart(lambda: _remove_patiently(folder, name, work.staged_fingerprint))
 
 

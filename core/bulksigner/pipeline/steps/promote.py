@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import ExitStack
 from pathlib import Path
 
 from bulksigner.contract.errors import StepFailed
@@ -10,36 +11,54 @@ from bulksigner.files import durable
 from bulksigner.jobs.model import Job
 from bulksigner.pipeline.conductor import apart
 from bulksigner.pipeline.engine import WorkerLost
-from bulksigner.pipeline.tasks import PromoteTask
+from bulksigner.pipeline.holding import held, near
+from bulksigner.pipeline.tasks import Delivered, DeliverTask, NearInput
 from bulksigner.pipeline.work import Work
+from bulksigner.plugin_system.guard import ANYTHING
 
 __all__ = ["describe_delivery", "promote"]
 
 
 async def promote(work: Work) -> None:
-    """Put the signed file where the job's row says it will be, without overwriting (PIPE-82)."""
-    task = PromoteTask(work.require(work.signed), work.require(work.output))
+    """Put the signed file where the job's row says it will be, without overwriting (PIPE-82).
+
+    An input that lies near is removed in the same task; the others, and what takes patience, are left to `clean`.
+    """
+    with ExitStack() as hold:
+        task = DeliverTask(work.require(work.signed), work.require(work.output), _take_near_input(work, hold))
+        try:
+            work.delivered = await work.perform(task)
+        except WorkerLost:
+            # A file has one name: the signed one has gone where it should, or is still here.
+            work.delivered = await apart(lambda: _find_delivered(work.job, task))
+            if work.delivered is None:
+                work.delivered = await work.perform(task)
+        except StepFailed as error:
+            if error.code is not None:
+                raise
+            # It may lie there all the same, such as when only the flush of the folder failed.
+            delivery = await apart(lambda: describe_delivery(work.job))
+            raise StepFailed(error.message + delivery) from error
+
+
+def _take_near_input(work: Work, hold: ExitStack) -> NearInput | None:
     try:
-        work.output_modified_at = await work.perform(task)
-    except WorkerLost:
-        # A file has one name: the signed one has gone where it should, or is still here.
-        work.output_modified_at = await apart(lambda: _find_promoted(work.job, task))
-        if work.output_modified_at is None:
-            work.output_modified_at = await work.perform(task)
-    except StepFailed as error:
-        if error.code is not None:
-            raise
-        # It may lie there all the same, such as when only the flush of the folder failed.
-        delivery = await apart(lambda: describe_delivery(work.job))
-        raise StepFailed(error.message + delivery) from error
+        folder, name = work.parts.inputs.locate(work.job.original_path)
+        close_by = near(folder)
+        if close_by is None:
+            return None
+        hold.enter_context(held(folder, name))
+    except ANYTHING:  # what stands in the way is told by the step that removes inputs with patience
+        return None
+    return NearInput(close_by, name, work.staged_fingerprint)
 
 
-def _find_promoted(job: Job, task: PromoteTask) -> datetime.datetime | None:
-    """Return the modification time of an output that the lost worker had delivered, which is on disk now; or None."""
+def _find_delivered(job: Job, task: DeliverTask) -> Delivered | None:
+    """Return what the lost worker had delivered, which is on disk then; None where the signed file is still here."""
     if task.signed.exists() or not describe_delivery(job):
         return None
     durable.flush_folder(task.output.parent)
-    return datetime.datetime.fromtimestamp(task.output.stat().st_mtime, datetime.UTC)
+    return Delivered(datetime.datetime.fromtimestamp(task.output.stat().st_mtime, datetime.UTC), None)
 
 
 def describe_delivery(job: Job) -> str:

@@ -36,6 +36,7 @@ async def mark(work: Work) -> None:
         target=child_of(work.parts.roots.job_folder(work.job.id), work.output_name),
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
+        metadata=work.job.metadata,
     )
     work.job = await work.parts.write(
         work.parts.jobs.recording(

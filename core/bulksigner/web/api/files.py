@@ -5,7 +5,8 @@ from __future__ import annotations
 import falcon
 
 from bulksigner.contract.errors import NotAllowed, Refusal
-from bulksigner.web.multipart import FIELDS, read_upload, too_large
+from bulksigner.web.multipart import FIELDS, METADATA, METADATA_INVALID, read_upload, too_large
+from bulksigner.web.problems import InvalidRequest
 from bulksigner.web.query import read_single
 from bulksigner.web.services import WebServices
 from bulksigner.web.wire import dump_json
@@ -20,6 +21,8 @@ def receive(services: WebServices, request: falcon.Request, response: falcon.Res
     declared = request.content_length
     if declared is not None and declared > services.max_upload_bytes:
         raise too_large(services.max_upload_bytes)
+    if request.has_param(METADATA):
+        raise InvalidRequest(METADATA, "is a field of the form, not of the query", code=METADATA_INVALID)
     given = ((name, read_single(request, name, code="request.invalid")) for name in FIELDS)
     query = {name: value.strip() for name, value in given if value is not None}
     form = read_upload(request, query, max_bytes=services.max_upload_bytes)
@@ -30,6 +33,7 @@ def receive(services: WebServices, request: falcon.Request, response: falcon.Res
             profile=form.values.get("profile") or None,
             format=form.values.get("format") or None,
             declared_length=declared,
+            metadata=form.values.get(METADATA) or None,
         )
     except Refusal as refusal:
         raise form.name_fault(refusal) from refusal
