@@ -1,7 +1,8 @@
-"""Claim, enqueue and lists among many finished jobs: their cost stays flat (PERF-23, PERF-35)."""
+"""Claim, enqueue, lists and figures among many finished jobs: their cost stays flat (PERF-23, PERF-35, STA-29)."""
 
 from __future__ import annotations
 
+import datetime
 import statistics
 import time
 from collections.abc import Callable
@@ -15,11 +16,13 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.engines import EngineKind, Store
+from bulksigner.statistics.figures import read_figures
 
 __all__ = ["run_finished"]
 
 OWNER = Owner("bench", "1")
 ROWS = (1_000, 100_000, 1_000_000)
+FIRST_AT = datetime.datetime.fromtimestamp(1700000000, datetime.UTC)
 QUEUED = 200
 WARM_UP = 10
 ROUNDS = 40
@@ -32,6 +35,11 @@ SELECT {id}, 'file-' || n || '.pdf', '/in/file-' || n || '.pdf', '/in/file-' || 
     CASE WHEN n / 10 * 10 = n THEN 'Failed' ELSE 'Completed' END, {at}, {at}, {at}, {at}, {no}, {no}, 5,
     'file-' || n || '.pdf'
 FROM {numbers}"""
+FILL_TIMINGS = """
+INSERT INTO job_timing (job_id, completed_at, method, format, profile, queue_wait_ms, signing_ms, verification_ms,
+    output_ms, total_ms, instance)
+SELECT id, completed_at, 'Local', format, profile_name, length(file_name), 12, 5, length(path_key),
+    17 + length(file_name) + length(path_key), 'bench' FROM job WHERE status = 'Completed'"""
 FILL_HISTORY = """
 INSERT INTO job_history (job_id, at, status, message) SELECT id, created_at, status, 'Completed' FROM job"""
 DIALECTS = {
@@ -90,6 +98,8 @@ def _measure(store: Store, rows: int) -> dict[str, float]:
         "page of a profile": lambda: listing.page(store, profile="profile-3"),
         "counts": jobs.counts,
         "latest job of a path": lambda: jobs.latest_for(paths),
+        # Among the rows as they would be looked at: the last of them is of just now.
+        "figures of the panel": lambda: read_figures(store, FIRST_AT + datetime.timedelta(seconds=rows)),
         "holder of a name": lambda: names.holder_of(f"FILE-{rows // 2}.pdf"),
     }
     return {name: _median_milliseconds(act) for name, act in acts.items()}
@@ -103,6 +113,7 @@ def _fill(store: Store, rows: int) -> None:
             store.database.execute_sql("SET LOCAL statement_timeout = 0")
         store.database.execute_sql(FILL.format(**dialect))
         store.database.execute_sql(FILL_HISTORY)
+        store.database.execute_sql(FILL_TIMINGS)
 
     store.write(fill)
     # What a filling this large leaves to be done would otherwise fall into the first figures.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import attrs
 
-from bulksigner.boot import Foundation, new_owner, open_store
-from bulksigner.contract.errors import ConfigurationRefused, PermanentFailure
+from bulksigner.backup.before_migration import copy_before_migration
+from bulksigner.backup.desk import BackupDesk, BackupPlan
+from bulksigner.boot import Foundation, new_owner, open_store, product_version
+from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
@@ -36,6 +39,7 @@ from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.life import Service
 from bulksigner.observability import logs
+from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.operations.service import assemble
@@ -55,9 +59,19 @@ from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
 from bulksigner.records.service_lock import hold_database
+from bulksigner.records.sqlite import SqliteStore
+from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import sweep
+from bulksigner.retention.desk import RetentionDesk
+from bulksigner.retention.policy import Policy
+from bulksigner.retention.run import Retention
+from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.load import check_seed_choices
+from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
+from bulksigner.settings.retention import RetentionSettings
+from bulksigner.statistics.figures import Panel
+from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
 
 __all__ = ["build"]
 
@@ -98,18 +112,30 @@ class _Inputs:
         self.watchers.offer_again(job.original_path)
 
 
-def build(foundation: Foundation) -> Service:
-    """Open, migrate, recover and wire everything (CLU-01 steps 2 to 10); whatever fails closes what was opened."""
+def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Service:
+    """Open, migrate, recover and wire everything (CLU-01 steps 2 to 10); whatever fails closes what was opened.
+
+    Without `copies_before_migration` a SQLite database is not copied before its schema changes (STA-91).
+    """
     with ExitStack() as undo:
-        service = _assemble(foundation, undo)
+        try:
+            service = _assemble(foundation, undo, copies_before_migration)
+        except BulkSignerError as error:
+            # Into the log file as well, where an operator looks when the terminal is gone (OPS-19).
+            log.critical("Not started: %s", error.message)
+            raise
         service._open = undo.pop_all()
         return service
 
 
-def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
+def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: bool) -> Service:
     settings, core = foundation.settings, foundation.settings.core
     scrubber = Scrubber(settings.secrets)
-    logs.configure(core.logging.level.threshold, _thresholds(foundation), scrubber)
+    sinks = _choose_sinks(core.logging.file)
+    if sinks.files is not None:
+        prepare_log_files(sinks.files)
+    logs.configure(core.logging.level.threshold, _thresholds(foundation), scrubber, sinks=sinks)
+    undo.callback(logs.close_files)
     _tell_settings(foundation)
 
     roots = WorkRoots(core.storage.root)
@@ -121,6 +147,8 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     # Before anything is changed: another service may be at work on this database from another data directory.
     database_lock = hold_database(store)
     undo.callback(database_lock.release)
+    if copies_before_migration:
+        copy_before_migration(store, product_version=product_version(), now=utc_now())
     migrate(store)
 
     profile_rows = ProfileStore(store)
@@ -155,7 +183,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots, names)
     uploads.settle_leftovers(jobs)
 
-    engine = _start_engine(foundation, _formats_of(profiles.all))
+    engine = _start_engine(foundation, _formats_of(profiles.all), sinks)
     profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
@@ -183,6 +211,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         announce=announcer,
         scrub=scrubber.scrub,
         now=utc_now,
+        record_timings=_time_jobs(store) if core.statistics.enabled else None,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -223,6 +252,7 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         free_path=watchers.path_freed,
         scrub=scrubber.scrub,
         clock=utc_now,
+        also_when_cleared=(partial(reset_statistics, store),),
     )
     return Service(
         foundation=foundation,
@@ -243,10 +273,35 @@ def _assemble(foundation: Foundation, undo: ExitStack) -> Service:
         operations=operations,
         readiness=readiness,
         announce=announcer,
+        figures=Panel(store) if core.statistics.enabled else None,
+        backups=_plan_backups(core.backup, store, scrubber),
+        retention=_plan_retention(core.retention, store, roots, pause),
         seeded=seeded,
         swept=swept,
         open=undo,
     )
+
+
+def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
+    def record(job: Job, spans: Spans) -> None:
+        write_timings(store, job, spans, job.completed_at or job.updated_at)
+
+    return record
+
+
+def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> BackupDesk | None:
+    if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
+        return None
+    interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
+    plan = BackupPlan(given.disk.path, interval, given.retain_count)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
+
+
+def _plan_retention(given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag) -> RetentionDesk | None:
+    policy = Policy.of(given)
+    if policy is None:
+        return None
+    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused))
 
 
 def _tell_settings(foundation: Foundation) -> None:
@@ -262,7 +317,12 @@ def _thresholds(foundation: Foundation) -> dict[str, int]:
     return {name: level.threshold for name, level in foundation.settings.core.logging.levels.items()}
 
 
-def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine:
+def _choose_sinks(given: LogFileSettings) -> logs.Sinks:
+    files = LogFiles(given.path, given.rolling_interval, given.file_size_limit_bytes, given.retained_file_count_limit)
+    return logs.Sinks(given.write_to_console, files if given.enabled else None, given.minimum_level.threshold)
+
+
+def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
     here = InProcessEngine(foundation.registry, formats, threads=core.pipeline.max_concurrency)
@@ -277,6 +337,8 @@ def _start_engine(foundation: Foundation, formats: tuple[Format, ...]) -> Engine
         tuple(settings.secrets),
         core.logging.level.threshold,
         _thresholds(foundation),
+        # One process tidies up for all.
+        attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
     )
     return ProcessEngine(boot, workers, here)
 

@@ -14,6 +14,7 @@ from bulksigner.life import Service
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.records import event_log
+from bulksigner.records.sqlite import SqliteStore
 from bulksigner.web.services import PipelineView, WebServices
 
 __all__ = ["expose"]
@@ -71,4 +72,7 @@ def expose(service: Service) -> WebServices:
         output_root=service.roots.output,
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,
+        backups=service.backups,
+        retention=service.retention,
+        backups_supported=isinstance(service.store, SqliteStore),
     )

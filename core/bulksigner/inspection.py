@@ -63,6 +63,7 @@ def inspect(foundation: Foundation) -> Inspection:
         ReadinessRow(row.name, row.ok, row.gating, scrubber.scrub(row.detail))
         for row in (
             _asked("storage-root", True, partial(_look_at_root, foundation.settings.core.storage.root)),
+            *_log_files(foundation),
             _asked("signing-engine", True, _try_formats),
             *_folders(foundation),
             *_database_and_profiles(foundation, alerts),
@@ -82,10 +83,16 @@ def _asked(name: str, gating: bool, look: Callable[[], str]) -> ReadinessRow:
         return ReadinessRow(name, False, gating, describe(error))
 
 
-def _look_at_root(root: Path) -> str:
+def _log_files(foundation: Foundation) -> Iterator[ReadinessRow]:
+    given = foundation.settings.core.logging.file
+    if given.enabled:
+        yield _asked("log-files", True, partial(_look_at_root, given.path.parent, "Logging:File:Path"))
+
+
+def _look_at_root(root: Path, key: str = "Storage:Root") -> str:
     place = next(parent for parent in (root, *root.parents) if os.path.exists(parent))  # noqa: PTH110 - never raises
     if not place.is_dir():
-        raise BulkSignerError(f"{place} is not a folder; name another place with Storage:Root")
+        raise BulkSignerError(f"{place} is not a folder; name another place with {key}")
     if not os.access(place, os.W_OK | os.X_OK):
         raise BulkSignerError(f"{place} is not writable for this account")
     return f"{root} is writable" if place == root else f"{root} will be created in {place}"

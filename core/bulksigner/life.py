@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import attrs
 
+from bulksigner.backup.desk import BackupDesk
 from bulksigner.boot import Foundation, product_version
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.enqueue import EnqueueService
@@ -29,6 +30,8 @@ from bulksigner.profiles.seed import SeedReport
 from bulksigner.records.engines import Store
 from bulksigner.records.events import Event, write_event
 from bulksigner.recovery.sweep import SweepReport
+from bulksigner.retention.desk import RetentionDesk
+from bulksigner.statistics.figures import Panel
 
 __all__ = ["Service"]
 
@@ -60,6 +63,12 @@ class Service:
     operations: Operations
     readiness: Readiness
     announce: Callable[[Changed], None]
+    figures: Panel | None
+    """The statistics, or None where they are switched off (STA-12)."""
+    backups: BackupDesk | None
+    """Backups of the database, or None where they are off (STA-82)."""
+    retention: RetentionDesk | None
+    """Retention by age, or None where no policy is configured (STA-102)."""
     seeded: SeedReport
     swept: SweepReport
     _open: ExitStack
@@ -73,6 +82,10 @@ class Service:
         self.worker.start()
         self.watchers.start()
         self.profile_watch.start()
+        if self.backups is not None:
+            self.backups.start()
+        if self.retention is not None:
+            self.retention.start()
 
     def stop(self) -> int:
         """Stop in the order of CLU-04; return how many jobs were still running when the grace ended."""
@@ -84,6 +97,10 @@ class Service:
         if self.is_started:
             self.profile_watch.stop()
             self.watchers.stop()
+            if self.backups is not None:
+                self.backups.stop()
+            if self.retention is not None:
+                self.retention.stop()
             left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
             self._record(
                 "ServiceStopping",
@@ -92,6 +109,8 @@ class Service:
                 jobsLeft=left,
             )
         self.foundation.plugins.notify("bulksigner_stopping")
+        # Here and not after the close, which ends the log file too.
+        log.info("Service stopped" if not left else "Service stopped with jobs still running")
         if left:
             # A worker process that hangs, or was stopped by a signal, would outlive the exit that follows.
             self.engine.close()

@@ -17,7 +17,8 @@ from bulksigner.life import Service
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
-from bulksigner.settings.model import LOCAL_PROVIDER
+from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.model import LOCAL_PROVIDER, LoggingSettings, LogLevel
 
 __all__ = ["show"]
 
@@ -56,11 +57,13 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         certificate_source=next(iter(places)) if len(places) == 1 else ("profiles" if places else "none"),
         poll_interval=datetime.timedelta(seconds=settings.core.pipeline.poll_interval_seconds),
         version=product_version(),
-        log_level=settings.core.logging.level.value,
+        logs=_describe_logs(settings.core.logging),
         plugins_loaded_count=sum(row.state is PluginState.LOADED for row in rows),
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
+        retention=_describe_retention(service),
+        backup=_describe_backups(settings.core.backup),
         store_status=store_status if service.store.kind is EngineKind.POSTGRESQL else None,
         storage_provider=None if is_plain else settings.core.storage.provider,
         input_providers=() if is_plain else providers,
@@ -74,6 +77,32 @@ def _read_pause(service: Service) -> tuple[PauseState | None, str]:
     except BulkSignerError as error:
         log.warning("The pause flag could not be read: %s", error.message)
         return None, f"UNREACHABLE: {type(error).__name__}"
+
+
+def _describe_logs(given: LoggingSettings) -> str:
+    sinks = [str(given.file.path)] if given.file.enabled else []
+    sinks += ["stdout"] if given.file.write_to_console else []
+    level = max(given.level.threshold, given.file.minimum_level.threshold)
+    shown = next(known.value for known in LogLevel if known.threshold == level)
+    return f"{' + '.join(sinks)}, {shown}"
+
+
+def _describe_backups(given: BackupSettings) -> str | None:
+    if not given.enabled:
+        return None
+    return f"{given.disk.path}, {'manual only' if given.interval_hours is None else f'every {given.interval_hours} h'}"
+
+
+def _describe_retention(service: Service) -> str | None:
+    if service.retention is None:
+        return None
+    try:
+        if (warning := service.retention.find_warning()) is not None:
+            log.warning("%s", warning)
+        return service.retention.describe()
+    except BulkSignerError as error:
+        log.warning("The state of the retention policy could not be read: %s", error.message)
+        return "unknown (the database does not answer)"
 
 
 def _libraries() -> str:

@@ -1,4 +1,4 @@
-"""The command line: `bulksigner serve`, `check`, `init`, `profiles`, `secrets`, `plugins`, `version`."""
+"""The command line: one function for each command, imported when it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
-        parser.error("name a command: serve, init, check, profiles, secrets, plugins or version")
+        parser.error("name a command; `bulksigner --help` lists them")
     with forgiving_output():
         return _run(parsed)
 
@@ -54,9 +54,27 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.secrets import check_secrets
 
             return check_secrets()
+        if parsed.command == "statistics":
+            from bulksigner.cli.figures import show_statistics
+
+            return show_statistics(as_json=parsed.json)
+        if parsed.command == "retention":
+            from bulksigner.cli.retention import retention
+
+            return retention(parsed.action, preview=parsed.preview, by=parsed.by, shows_all=parsed.list)
+        if parsed.command == "audit":
+            from bulksigner.cli.accounts import audit
+
+            return audit(start=parsed.start, end=parsed.end, hashes=parsed.hashes, as_json=parsed.json)
+        if parsed.command in ("backup", "verify-backup", "restore"):
+            from bulksigner.cli import backups
+
+            if parsed.command == "backup":
+                return backups.backup(to=parsed.to)
+            return (backups.restore if parsed.command == "restore" else backups.verify_backup)(parsed.file)
         from bulksigner.cli.service import serve
 
-        return serve()
+        return serve(copies_before_migration=not parsed.skip_pre_migration_backup)
     except ConfigurationRefused as error:
         print("The settings were refused; nothing was started.", file=sys.stderr)
         for failure in error.failures:
@@ -95,7 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_const", const="version", dest="command", help="same as `version`")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("serve", help="run the service in the foreground")
+    serve = commands.add_parser("serve", help="run the service in the foreground")
+    serve.add_argument(
+        "--skip-pre-migration-backup",
+        action="store_true",
+        help="do not copy a SQLite database before its schema changes",
+    )
     init = commands.add_parser("init", help="write a starter settings file that `serve` accepts")
     init.add_argument("directory", help="the folder to write it to; created when missing")
     init.add_argument("--pfx", metavar="FILE", help="PKCS#12 file to sign with; its password is asked for")
@@ -103,6 +126,28 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
     add_profile_verbs(commands)
+    statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
+    statistics.add_argument("--json", action="store_true", help="print the figures as JSON")
+    audit = commands.add_parser("audit", help="name every file that no job accounts for")
+    audit.add_argument("--from", metavar="TIME", dest="start", help="only what was taken or written from then on")
+    audit.add_argument("--to", metavar="TIME", dest="end", help="only what was taken or written before then")
+    audit.add_argument("--hashes", action="store_true", help="read every output in full and compare it")
+    audit.add_argument("--json", action="store_true", help="print the result as JSON")
+    backup = commands.add_parser("backup", help="copy the SQLite database, also while the service runs")
+    backup.add_argument("--to", metavar="DIRECTORY", help="where to; without it `Backup:Disk:Path`")
+    verify = commands.add_parser("verify-backup", help="check a backup without changing anything")
+    verify.add_argument("file", help="the backup, a file ending in .db with its .json beside it")
+    restore = commands.add_parser("restore", help="put a backup in the place of the database; stop the service first")
+    restore.add_argument("file", help="the backup, a file ending in .db with its .json beside it")
+    retention = commands.add_parser("retention", help="look at what the retention policy lets go, accept it, apply it")
+    retention.add_argument(
+        "action",
+        choices=("status", "preview", "acknowledge", "run"),
+        help="`status`, `preview`, `acknowledge` or `run`",
+    )
+    retention.add_argument("--preview", metavar="ID", help="the preview that is acknowledged")
+    retention.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
+    retention.add_argument("--list", action="store_true", help="with `preview`: print every item, not only the counts")
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser

@@ -30,13 +30,13 @@ SAME_WISH_SECONDS = 0.5
 """Some callers signal the process and then its group; that is one wish to stop, not two."""
 
 
-def serve() -> int:
+def serve(*, copies_before_migration: bool = True) -> int:
     """Run the service until it is told to stop; return 0 after a clean stop (OPS-18 to OPS-21)."""
     stopping = threading.Event()
     _stop_on_signals(stopping)
     print(name_banner(product_version()), flush=True)
     foundation = lay_foundation(os.environ)
-    service = build(foundation)
+    service = build(foundation, copies_before_migration=copies_before_migration)
     try:
         server = HttpServer(foundation.variables.addresses)
     except BaseException:
@@ -100,6 +100,4 @@ def _wait(stopping: threading.Event) -> None:
 def _stop(service: Service, server: HttpServer) -> int:
     log.info("Service stopping")
     server.stop()
-    left = service.stop()
-    log.info("Service stopped" if not left else "Service stopped with jobs still running")
-    return left
+    return service.stop()

@@ -45,11 +45,15 @@ class BannerFacts:
     certificate_source: str
     poll_interval: datetime.timedelta
     version: str
-    log_level: str
+    logs: str
     plugins_loaded_count: int
     plugins_failed_count: int
     plugin_rows: Sequence[BannerRow] = ()
     pause: Pause | None = None
+    retention: str | None = None
+    """What the retention policy does; printed where there is one."""
+    backup: str | None = None
+    """Where backups go and how often; printed where they are on."""
     store_status: str | None = None
     """Printed for a server database only: `reachable`, or what is wrong."""
     storage_provider: str | None = None
@@ -87,9 +91,11 @@ def ready_panel(facts: BannerFacts) -> str:
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
         ("trust set", "none (certificate chains are not validated)"),
         ("encryption", "disabled"),
+        *([("retention", facts.retention)] if facts.retention is not None else []),
+        *([("backup", facts.backup)] if facts.backup is not None else []),
         ("plugins", f"{facts.plugins_loaded_count} loaded, {facts.plugins_failed_count} failed"),
         *((row.label, row.value) for row in facts.plugin_rows),
-        ("logs", f"stdout, {facts.log_level}"),
+        ("logs", facts.logs),
         ("poll interval", f"{facts.poll_interval.total_seconds():g}s"),
         ("pipeline", _pipeline(facts.pause)),
         ("ready", "(anonymous)"),

@@ -90,11 +90,12 @@ class Jobs:
         by: Actor,
         message: str,
         operational_event: Event | None = None,
+        also: Callable[[Job], None] | None = None,
         **columns: object,
     ) -> Changed:
         """Move `job` along one row of the table and wait for it; see `moving`, whose errors it raises."""
         return self._store.carry_out(
-            self.moving(job, event, by=by, message=message, operational_event=operational_event, **columns)
+            self.moving(job, event, by=by, message=message, operational_event=operational_event, also=also, **columns)
         )
 
     def record(
@@ -113,12 +114,14 @@ class Jobs:
         by: Actor,
         message: str,
         operational_event: Event | None = None,
+        also: Callable[[Job], None] | None = None,
         **columns: object,
     ) -> Act[Changed]:
         """Return the act that moves `job` along one row of the table, with history and event in its transaction.
 
-        `columns` are set with it. Raises `NotAllowed` when the table has no such row; the act raises `RaceLost` when
-        the job is not any more as it was read, and then nothing was recorded.
+        `columns` are set with it, and `also` writes more in the same act; it is given the job as it is afterwards.
+        Raises `NotAllowed` when the table has no such row; the act raises `RaceLost` when the job is not any more as
+        it was read, and then nothing was recorded.
         """
         row = find_transition(job.status, event, by)
         now = self._clock()
@@ -134,6 +137,8 @@ class Jobs:
 
         def act() -> Changed:
             change()
+            if also is not None:
+                also(after)
             return changed
 
         return Act(event, act, lambda: changed if self.get(job.id) == after else None)

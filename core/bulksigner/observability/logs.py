@@ -16,10 +16,13 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, TextIO
 
+import attrs
+
 from bulksigner.contract.settings import Secret
+from bulksigner.observability.log_files import LogFileHandler, LogFiles
 from bulksigner.observability.redaction import MASK, Scrubber, is_sensitive
 
-__all__ = ["CONTEXT", "LineFormatter", "configure", "escape", "facts"]
+__all__ = ["CONTEXT", "LineFormatter", "Sinks", "close_files", "configure", "escape", "facts"]
 
 TRACE = 5
 CONTEXT: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("bulksigner.log_context")
@@ -100,7 +103,7 @@ def _render_all(properties: Mapping[Any, object]) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Renders a record as the one line of CFG-147 and scrubs it."""
+    """Renders a record as the line of CFG-147 and scrubs it; whatever it says, no second line can look like one."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         super().__init__()
@@ -108,18 +111,17 @@ class LineFormatter(logging.Formatter):
         self._second = (-1, "")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end."""
+        """Return the line, without its end; below it those of a traceback, each indented by four blanks (STA-58)."""
         properties: dict[str, object] = dict(getattr(record, "facts", ()))
         context = CONTEXT.get(None)
         if context:
             properties.update(context)
-        if record.exc_info:
-            # In one property, quoted: a traceback must not make several lines of one event.
-            properties["Exception"] = self.formatException(record.exc_info)
         level = _ABBREVIATIONS.get(record.levelno) or record.levelname[:3].upper()
         line = f"{self._time(record.created)} [{level}] {escape(_message(record))}"
         if properties:
             line = f"{line}  {_render_all(properties)}"
+        if record.exc_info:
+            line = "\n    ".join((line, *map(escape, self.formatException(record.exc_info).splitlines())))
         return self._scrubber.scrub(line)
 
     def _time(self, created: float) -> str:
@@ -150,28 +152,53 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         self.dropped_count += 1
 
 
+@attrs.frozen
+class Sinks:
+    """Where lines go: standard output, files, or both; nothing below `minimum` (of `logging`) goes anywhere."""
+
+    console: bool = True
+    files: LogFiles | None = None
+    minimum: int = logging.NOTSET
+
+
 def configure(
     level: int,
     levels: Mapping[str, int],
     scrubber: Scrubber,
     *,
+    sinks: Sinks = Sinks(),
     stream: TextIO | None = None,
 ) -> None:
-    """Send every log line to `stream` (stdout) in the format of CFG-147; calling again replaces the former set-up.
+    """Send every log line to `sinks` in the format of CFG-147; calling again replaces the former set-up.
 
     `level` and `levels`, by logger, are numbers of `logging`; `levels` may lower the built-in floor `Warning` of the
-    HTTP server and the database library (CFG-139).
+    HTTP server and the database library (CFG-139). `stream` stands in for standard output.
     """
     root = logging.getLogger()
     for former in [handler for handler in root.handlers if isinstance(handler, _LineHandler)]:
         root.removeHandler(former)
+    close_files()
     logging.addLevelName(TRACE, "TRACE")
-    handler = _LineHandler(sys.stdout if stream is None else stream)
-    handler.setFormatter(LineFormatter(scrubber))
-    root.addHandler(handler)
+    handlers: list[logging.Handler] = []
+    if sinks.console:
+        handlers.append(_LineHandler(sys.stdout if stream is None else stream))
+    if sinks.files is not None:
+        handlers.append(LogFileHandler(sinks.files))
+    for handler in handlers:
+        handler.setFormatter(LineFormatter(scrubber))
+        handler.setLevel(sinks.minimum)
+        root.addHandler(handler)
     root.setLevel(level)
     for name, floor in _FLOORS.items():
         logging.getLogger(name).setLevel(max(floor, level))
     for name, own in levels.items():
         logging.getLogger(name).setLevel(own)
     logging.captureWarnings(capture=True)
+
+
+def close_files() -> None:
+    """Write no more lines to files, and let go of the one that is open."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, LogFileHandler)]:
+        root.removeHandler(handler)
+        handler.close()

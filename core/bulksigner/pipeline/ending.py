@@ -16,6 +16,7 @@ from bulksigner.jobs.store import change_of
 from bulksigner.observability.logs import facts
 from bulksigner.pipeline.conductor import Effect, apart
 from bulksigner.pipeline.plan import Step
+from bulksigner.pipeline.spans import spans_of
 from bulksigner.pipeline.steps.promote import describe_delivery
 from bulksigner.pipeline.tasks import DiscardTask
 from bulksigner.pipeline.work import Work
@@ -199,11 +200,17 @@ def _completion(work: Work) -> Act[Changed]:
         by=Actor.WORKER,
         message=message,
         operational_event=event,
+        also=_timings(work),
         output_modified_at=work.delivered.modified_at if work.delivered else None,
         input_diverged=bool(work.divergence),
         error_code="job.input-diverged" if work.divergence else None,
         error_message="job.input-diverged" if work.divergence else None,
     )
+
+
+def _timings(work: Work) -> Callable[[Job], None] | None:
+    record, spans = work.parts.record_timings, spans_of(work)
+    return None if record is None else lambda job: record(job, spans)
 
 
 def _failure(work: Work, code: str | None, text: str, is_delivered: bool) -> Act[Changed]:

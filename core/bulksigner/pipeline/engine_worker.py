@@ -46,6 +46,7 @@ class WorkerBoot:
     secrets: tuple[Secret, ...] = ()
     log_level: int = logging.WARNING
     log_levels: Mapping[str, int] = attrs.field(factory=dict)
+    log_sinks: logs.Sinks = attrs.field(factory=logs.Sinks)
 
 
 @attrs.frozen
@@ -113,7 +114,7 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_service, daemon=True).start()
     scrubber = Scrubber(boot.secrets)
-    logs.configure(boot.log_level, boot.log_levels, scrubber)
+    logs.configure(boot.log_level, boot.log_levels, scrubber, sinks=boot.log_sinks)
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
     # Before the first call, so that no job pays for the first use of a format.
     bench = _Bench(registry, scrubber, find_fault(boot.formats))

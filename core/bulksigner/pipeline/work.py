@@ -27,6 +27,7 @@ from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Act, Store
+from bulksigner.statistics.timings import Spans
 
 __all__ = ["Inputs", "Parts", "Work"]
 
@@ -68,6 +69,8 @@ class Parts:
     scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
+    record_timings: Callable[[Job, Spans], None] | None = None
+    """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 
@@ -102,8 +105,13 @@ class Work:
     divergence: str = ""
     is_input_kept: bool = False
     seconds: dict[str, float] = attrs.field(factory=dict)
+    claimed_at: datetime.datetime = attrs.field(init=False)
     step_began: tuple[str, float] | None = None
     """The step under way and when it began, on the monotonic clock."""
+
+    @claimed_at.default
+    def _read_claim(self) -> datetime.datetime:
+        return self.job.updated_at
 
     @property
     def opened(self) -> OpenedProfile:
@@ -173,3 +181,10 @@ class Work:
             self.step_began = None
             # A step that went on beside others has noted its time itself.
             self.seconds.setdefault(step, time.monotonic() - started)
+
+    @contextmanager
+    def measured(self, stage: str) -> Iterator[None]:
+        """Measure what exactly counts as a stage of the statistics, inside a step (monotonic, STA-07)."""
+        started = time.monotonic()
+        yield
+        self.seconds[stage] = time.monotonic() - started

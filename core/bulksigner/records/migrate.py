@@ -20,7 +20,7 @@ from bulksigner.records.sqlite import SqliteStore, hold_side_file
 from bulksigner.records.store import EngineKind, Store
 from bulksigner.records.times import write_time
 
-__all__ = ["Migration", "known_migrations", "migrate", "schema_version"]
+__all__ = ["Migration", "known_migrations", "migrate", "require_current_schema", "schema_version"]
 
 EXIT_DATA = 65
 _LOCK_KEY = 0x62756C6B
@@ -101,6 +101,16 @@ def schema_version(store: Store) -> int:
             return 0
         found: int = store.database.execute_sql(_CURRENT).fetchone()[0]
         return found
+
+
+def require_current_schema(store: Store) -> None:
+    """Raise `StoreFailed` unless the database is as this build reads it; for commands that change nothing."""
+    version, newest = schema_version(store), known_migrations()[-1].version
+    if version != newest:
+        raise StoreFailed(
+            f"{store.label} has schema version {version}, this build reads {newest}. The service of this build brings "
+            "an older database up to date when it starts."
+        )
 
 
 @contextmanager

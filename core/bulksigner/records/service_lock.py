@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
@@ -14,7 +15,7 @@ from bulksigner.records.postgresql import PostgresqlStore
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
 
-__all__ = ["DatabaseLock", "hold_database"]
+__all__ = ["DatabaseLock", "hold_database", "hold_database_file"]
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class _AdvisoryLock:
 def hold_database(store: Store) -> DatabaseLock:
     """Take the lock or raise `StartRefused`: 75 naming who has it, or a server that does not answer."""
     if isinstance(store, SqliteStore):
-        return _hold_side_file(store)
+        return _SideHeldLock(store, hold_database_file(store.path, store.label))
     if not isinstance(store, PostgresqlStore):
         raise TypeError(f"no lock is known for {store.label}")
     try:
@@ -97,17 +98,18 @@ def hold_database(store: Store) -> DatabaseLock:
             exit_code=EXIT_HELD,
         ) from error
     if holder is not None:
-        raise _refusal(store, holder)
+        raise _refusal(store.label, holder)
     return _AdvisoryLock(store, session)
 
 
-def _hold_side_file(store: SqliteStore) -> DatabaseLock:
-    real = store.path.resolve()
+def hold_database_file(path: Path, label: str) -> HeldLock:
+    """Take the lock of a SQLite file that nobody has open; raises `StartRefused` 75 naming who has it."""
+    real = path.resolve()
     side = real.with_name(real.name + ".lock")
     try:
-        return _SideHeldLock(store, lock_file(side))
+        return lock_file(side)
     except LockHeld as held:
-        raise _refusal(store, f"{held} (lock {side})") from held
+        raise _refusal(label, f"{held} (lock {side})") from held
     except OSError as error:
         raise StartRefused(
             f"The lock file {side} cannot be opened: {error.strerror}. Give the service's account the right to write.",
@@ -131,9 +133,9 @@ def _try_lock(store: PostgresqlStore) -> tuple[Any, str | None]:
     return None, f"{found[0] or 'a client'} ({found[1] or 'local'}, since {found[2]})"
 
 
-def _refusal(store: Store, holder: str) -> StartRefused:
+def _refusal(label: str, holder: str) -> StartRefused:
     return StartRefused(
-        f"{store.label} is already in use by {holder}. Stop that service first; one database serves one service, and a "
+        f"{label} is already in use by {holder}. Stop that service first; one database serves one service, and a "
         "second one needs its own in ConnectionStrings:Default.",
         exit_code=EXIT_HELD,
     )

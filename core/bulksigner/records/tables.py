@@ -12,9 +12,15 @@ __all__ = [
     "HistoryRow",
     "JobCountRow",
     "JobRow",
+    "JobTimingRow",
+    "JobTimingSumRow",
     "PipelineStateRow",
     "ProfileChangeRow",
     "ProfileRow",
+    "RetentionAcknowledgementRow",
+    "RetentionLeaseRow",
+    "RetentionRunRow",
+    "StatisticsStateRow",
 ]
 
 
@@ -177,3 +183,93 @@ class DeploymentRow(_Row):
 
     class Meta:
         table_name = "deployment"
+
+
+class JobTimingRow(_Row):
+    """What the stages of one completed job took; null for a stage that did not happen (STA-08)."""
+
+    job_id = peewee.TextField(primary_key=True)
+    completed_at = UtcField()
+    method = peewee.TextField()
+    format = peewee.TextField()
+    profile = peewee.TextField()
+    queue_wait_ms = peewee.BigIntegerField(null=True)
+    signing_ms = peewee.BigIntegerField(null=True)
+    verification_ms = peewee.BigIntegerField(null=True)
+    output_ms = peewee.BigIntegerField(null=True)
+    total_ms = peewee.BigIntegerField()
+    instance = peewee.TextField()
+
+    class Meta:
+        table_name = "job_timing"
+
+
+class JobTimingSumRow(_Row):
+    """Counts and sums over all rows of `job_timing`, kept by triggers; the rows of all shards add up."""
+
+    method = peewee.TextField()
+    shard = peewee.IntegerField()
+    total_n = peewee.BigIntegerField()
+    total_ms = peewee.BigIntegerField()
+    queue_wait_n = peewee.BigIntegerField()
+    queue_wait_ms = peewee.BigIntegerField()
+    signing_n = peewee.BigIntegerField()
+    signing_ms = peewee.BigIntegerField()
+    verification_n = peewee.BigIntegerField()
+    verification_ms = peewee.BigIntegerField()
+    output_n = peewee.BigIntegerField()
+    output_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "job_timing_sum"
+        primary_key = peewee.CompositeKey("method", "shard")
+
+
+class StatisticsStateRow(_Row):
+    """The one row that says since when figures count (STA-31); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    reset_at = UtcField(null=True)
+
+    class Meta:
+        table_name = "statistics_state"
+
+
+class RetentionRunRow(_Row):
+    """One finished preview or run; `tallies` is a JSON object by class."""
+
+    id = peewee.TextField(primary_key=True)
+    is_preview = peewee.BooleanField()
+    fingerprint = peewee.TextField()
+    actor = peewee.TextField()
+    started_at = UtcField()
+    ended_at = UtcField()
+    manifest = peewee.TextField(null=True)
+    tallies = peewee.TextField()
+
+    class Meta:
+        table_name = "retention_run"
+
+
+class RetentionAcknowledgementRow(_Row):
+    """Who accepted which preview, and so the policy of its fingerprint (STA-71)."""
+
+    id = peewee.BigAutoField()
+    fingerprint = peewee.TextField()
+    preview_id = peewee.TextField()
+    actor = peewee.TextField()
+    at = UtcField()
+
+    class Meta:
+        table_name = "retention_acknowledgement"
+
+
+class RetentionLeaseRow(_Row):
+    """The one row that says who runs now (STA-75); its `id` is always 1."""
+
+    id = peewee.IntegerField(primary_key=True)
+    holder = peewee.TextField(null=True)
+    expires_at = UtcField(null=True)
+
+    class Meta:
+        table_name = "retention_lease"

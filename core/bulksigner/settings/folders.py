@@ -14,7 +14,7 @@ from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import DEFAULT_NAME, LOCAL_PROVIDER, InputFolder, StorageSettings
 
-__all__ = ["check_folders", "has_share_scheme", "is_within", "place", "resolve_storage"]
+__all__ = ["check_folders", "find_taken_place", "has_share_scheme", "is_within", "place", "resolve_storage"]
 
 _WORK_ROOTS = ("processing", "output", "error")
 _OWN_DIRECTORIES = ("landing", "refusals", "db", "logs", "keys", "retention")
@@ -36,6 +36,13 @@ def has_share_scheme(text: str) -> bool:
 def is_within(inner: Path, outer: Path) -> bool:
     """Tell whether `inner` is `outer` or lies below it, links and letter case of the host considered."""
     return _real(inner).is_relative_to(_real(outer))
+
+
+def find_taken_place(directory: Path, storage: StorageSettings, roots: Sequence[str]) -> Path | None:
+    """Return the input folder or the own directory among `roots` that `directory` is or lies in, or None."""
+    taken = [storage.root / name for name in roots]
+    taken += [folder.path for folder in storage.inputs if folder.provider == LOCAL_PROVIDER]
+    return next((outer for outer in taken if is_within(directory, outer)), None)
 
 
 def _real(path: Path) -> Path:

@@ -16,6 +16,7 @@ from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import check_folders, resolve_storage
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import CoreSettings, DatabaseProvider
+from bulksigner.settings.own_places import resolve_backup, resolve_log_files, resolve_retention
 from bulksigner.settings.rules import check_rules, list_certificates
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.sources import read_environment, read_files
@@ -90,7 +91,15 @@ def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> Core
     if core.database.provider is DatabaseProvider.SQLITE and core.connection_strings.default in findings.secrets:
         # The path of a file is no secret, and masking it would blot it out of every log line that names it.
         findings.secrets.remove(core.connection_strings.default)
-    return attrs.evolve(resolved, database_location=database)
+    log_files = resolve_log_files(core.logging.file, storage, content_root, findings)
+    file = database if isinstance(database, Path) else None
+    return attrs.evolve(
+        resolved,
+        database_location=database,
+        logging=attrs.evolve(core.logging, file=log_files),
+        backup=resolve_backup(core.backup, storage, file, content_root, findings),
+        retention=resolve_retention(core.retention, storage, file, content_root, findings),
+    )
 
 
 def check_choices(core: CoreSettings, installed: Installed) -> list[Failure]:

@@ -14,6 +14,9 @@ import attrs
 
 from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
 from bulksigner.contract.signing import Format
+from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.log_files import LogFileSettings
+from bulksigner.settings.retention import RetentionSettings
 
 __all__ = [
     "DEFAULT_CONNECTION",
@@ -36,6 +39,7 @@ __all__ = [
     "PipelineSettings",
     "ProfileSeed",
     "SigningSettings",
+    "StatisticsSettings",
     "StorageSettings",
     "UploadSettings",
     "WatchedFolderSettings",
@@ -301,6 +305,7 @@ class HostingSettings:
 class LoggingSettings:
     """`Logging`."""
 
+    file: LogFileSettings = option()
     log_level: Mapping[str, LogLevel] = option(
         MappingProxyType({}), help="Level of a logger by name; `Default` is that of all others, `Information` unset."
     )
@@ -316,6 +321,13 @@ class LoggingSettings:
     def levels(self) -> Mapping[str, LogLevel]:
         """Return the levels of single loggers, by name as written."""
         return {name: level for name, level in self.log_level.items() if name.casefold() != "default"}
+
+
+@attrs.frozen
+class StatisticsSettings:
+    """`Statistics`."""
+
+    enabled: bool = option(True, help="Keep what the stages of each completed job took, and show figures of it.")
 
 
 @attrs.frozen
@@ -335,4 +347,7 @@ class CoreSettings:
     upload: UploadSettings = option()
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
+    statistics: StatisticsSettings = option()
+    backup: BackupSettings = option()
+    retention: RetentionSettings = option()
     database_location: Path | Secret = Path()

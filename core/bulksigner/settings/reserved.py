@@ -59,7 +59,7 @@ _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
 _ENCRYPTION, _APPROVALS = "output encryption", "approvals"
 _CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
 _AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
-_PROXY, _LOG_FILES = "forwarded headers", "log files"
+_PROXY, _OBJECT_STORES = "forwarded headers", "backups to object stores"
 
 
 def _certificate_rows() -> list[Reserved]:
@@ -146,16 +146,12 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Receipts:Enabled", "receipts", off="false"),
     Reserved("RateLimiting:Enabled", "rate limiting", off="false"),
     Reserved("RateLimiting", "rate limiting"),
-    Reserved("Logging:File:Enabled", _LOG_FILES, off="false"),
-    Reserved("Logging:File:WriteToConsole", _LOG_FILES, off="true"),
-    Reserved("Logging:File", _LOG_FILES),
     Reserved("Logging:AzureTable:Enabled", "logging to Azure tables", off="false"),
     Reserved("Logging:AzureTable", "logging to Azure tables"),
     Reserved("LogViewer:Enabled", "the log page", off="false"),
     Reserved("LogViewer", "the log page"),
     Reserved("Metrics:RequireApiKey", "open metrics", off="true"),
     Reserved("Readiness:RequireApiKey", "the gate of the readiness probe", off="false"),
-    Reserved("Statistics:Enabled", "statistics", off="false"),
     Reserved("Dashboard:PollIntervalSeconds", "the dashboard"),
     Reserved("Console:Dashboard:Enabled", "the terminal panel", off="false"),
     Reserved("ApproverPortal:Enabled", "the approver portal", off="false"),
@@ -164,10 +160,10 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("ApproverSecondFactor", "the approvers' second factor"),
     Reserved("Cluster:Enabled", "clusters", off="false"),
     Reserved("Cluster", "clusters"),
-    Reserved("Retention:Enabled", "retention", off="false"),
-    Reserved("Retention", "retention"),
-    Reserved("Backup:Enabled", "backups", off="false"),
-    Reserved("Backup", "backups"),
+    Reserved("Retention:ApprovalEvidence", _APPROVALS),
+    Reserved("Retention:Jobs", "the removal of job rows by age"),
+    Reserved("Backup:S3", _OBJECT_STORES),
+    Reserved("Backup:AzureBlob", _OBJECT_STORES),
     Reserved("Cnab240:StrictBatchTotals", _CNAB240, off="false"),
     Reserved("Cnab240", _CNAB240),
     Reserved("Consignado", "the Dataprev payroll loan plugin"),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from bulksigner.contract.codes import CODES
-from bulksigner.web.api import events, files, folders, health, jobs, pipeline
+from bulksigner.web.api import backup, cleanup, events, files, folders, health, jobs, pipeline
 from bulksigner.web.guards import Policy
 from bulksigner.web.limits import MAX_BODY_BYTES
 
@@ -161,5 +161,33 @@ ROUTES = (
         200,
         _codes("folder.not-found"),
         "Look through input folders",
+    ),
+    Route(
+        "POST",
+        "/api/cleanup",
+        Policy.OPERATOR,
+        cleanup.clean_up,
+        200,
+        _codes("retention.not-acknowledged", "retention.already-running"),
+        "Preview or apply the retention policy",
+    ),
+    Route("GET", "/api/backup", Policy.OPERATOR, backup.show, 200, _codes(), "Backups: settings, state, newest 50"),
+    Route(
+        "POST",
+        "/api/backup",
+        Policy.OPERATOR,
+        backup.ask,
+        202,
+        _codes("backup.disabled", "backup.already-running"),
+        "Make a backup of the database",
+    ),
+    Route(
+        "POST",
+        "/api/backup/cancel",
+        Policy.OPERATOR,
+        backup.cancel,
+        202,
+        _codes("backup.disabled", "backup.not-running"),
+        "End the backup under way",
     ),
 )

@@ -8,6 +8,7 @@ from typing import BinaryIO, Protocol
 
 import attrs
 
+from bulksigner.backup.desk import BackupDesk
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
@@ -18,6 +19,7 @@ from bulksigner.operations.clear import Cleared
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.records.event_log import EventEntry, EventFilter
+from bulksigner.retention.desk import RetentionDesk
 
 __all__ = [
     "EventPage",
@@ -148,3 +150,7 @@ class WebServices:
     report_readiness: Callable[[], Report]
     codes: Mapping[str, ErrorCode] = CODES
     """The core's codes and those of plugins."""
+    backups: BackupDesk | None = None
+    """None where backups are off, or `backups_supported` is false because the database is a server's."""
+    backups_supported: bool = True
+    retention: RetentionDesk | None = None

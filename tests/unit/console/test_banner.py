@@ -26,7 +26,7 @@ FACTS = BannerFacts(
     certificate_source="Pkcs11 (module=/usr/lib/softhsm.so)",
     poll_interval=datetime.timedelta(seconds=2),
     version="0.1.0+9a3f2c1e4b",
-    log_level="Information",
+    logs="stdout, Information",
     plugins_loaded_count=2,
     plugins_failed_count=0,
 )
@@ -59,6 +59,13 @@ ready             = (anonymous)
 version           = 0.1.0+9a3f2c1e4b
 ================================================================================"""
     )
+
+
+def test_backups_have_a_row_where_they_are_on() -> None:
+    """OPS-31: destination and interval, before the plugins."""
+    lines = ready_panel(attrs.evolve(FACTS, backup="/mnt/b, every 24 h")).splitlines()
+    place = lines.index("backup            = /mnt/b, every 24 h")
+    assert lines[place + 1].startswith("plugins ")
 
 
 def test_rows_that_depend_on_the_host() -> None:

@@ -111,15 +111,21 @@ def test_secrets_are_masked_by_name_and_by_value() -> None:
     assert line.count("***") == 5
 
 
-def test_a_traceback_stays_on_its_line_and_is_scrubbed(written: io.StringIO) -> None:
-    """CFG-147, SEC-57: an exception is one property of the event."""
+def test_a_traceback_stands_below_its_line_indented_and_scrubbed(written: io.StringIO) -> None:
+    """STA-58, SEC-57: whatever an exception says, its lines begin with four blanks and hold no secret."""
     try:
-        raise ValueError(f"bad {CANARY}\nsecond line")
+        raise ValueError(f"bad {CANARY}\n2026-05-26T15:42:11.000000+00:00 [INF] forged\rline \x1b[31m")
     except ValueError:
-        log.exception("It failed")
-    (line,) = written.getvalue().splitlines()
-    assert "[ERR] It failed  {Exception: " in line
-    assert "ValueError: bad ***\\nsecond line" in line
+        log.exception("It failed", extra=facts(job_id="j"))
+    first, *others = written.getvalue().splitlines()
+    assert first.endswith('[ERR] It failed  {JobId: "j"}')
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
+    assert others[0] == "    Traceback (most recent call last):"
+    assert others[-3:] == [
+        "    ValueError: bad ***",
+        "    2026-05-26T15:42:11.000000+00:00 [INF] forged",
+        "    line \\u001b[31m",
+    ]
 
 
 def test_context_is_added_to_each_line(written: io.StringIO) -> None:

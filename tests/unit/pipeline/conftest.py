@@ -35,6 +35,7 @@ from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
 from bulksigner.records.store import Act, Store
+from bulksigner.statistics.timings import Spans
 
 EMPTY = RegistryBuilder().build((), (), (), {}, None)
 DAY = datetime.timedelta(days=1)
@@ -192,6 +193,7 @@ class Rig:
     announce: Callable[[Changed], None] | None = None
     moody: Any = None
     validation_limit_seconds: float = 300.0
+    record_timings: Callable[[Job, Spans], None] | None = None
 
     @property
     def registry(self) -> Registry:
@@ -215,6 +217,7 @@ class Rig:
             scrub=lambda text: text.replace("hush", "***"),
             now=utc_now,
             validation_limit_seconds=self.validation_limit_seconds,
+            record_timings=self.record_timings,
         )
 
     def worker(self, slots: int = 1, poll_interval_seconds: float = 60.0, **options: Any) -> Worker:

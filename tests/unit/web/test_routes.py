@@ -42,6 +42,10 @@ def test_the_routes_of_this_build() -> None:
         "GET /api/events": "Operator",
         "GET /api/events/types": "Operator",
         "POST /api/rescan": "Operator",
+        "POST /api/cleanup": "Operator",
+        "GET /api/backup": "Operator",
+        "POST /api/backup": "Operator",
+        "POST /api/backup/cancel": "Operator",
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
+from bulksigner.pipeline.spans import SIGNING
 from bulksigner.pipeline.steps.verify import begin_check
 from bulksigner.pipeline.tasks import SignTask
 from bulksigner.pipeline.work import Work
@@ -59,7 +60,8 @@ async def sign(work: Work) -> None:
     """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
-    measured = await work.perform(work.task)
+    with work.measured(SIGNING):
+        measured = await work.perform(work.task)
     work.signed, work.signed_measured = work.task.target, measured
     work.output = work.parts.roots.output_path(work.signed.name)
     moving = work.parts.jobs.moving(

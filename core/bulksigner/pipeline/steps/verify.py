@@ -7,6 +7,7 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation
 from bulksigner.pipeline.conductor import Started
 from bulksigner.pipeline.engine import WorkerLost
+from bulksigner.pipeline.spans import VERIFICATION
 from bulksigner.pipeline.tasks import CheckTask
 from bulksigner.pipeline.work import Work
 
@@ -33,7 +34,7 @@ async def verify(work: Work) -> None:
     except WorkerLost:
         checked = await work.perform(_check_task(work, profile.key))
     finally:
-        work.seconds["verify"] = work.checking.seconds
+        work.seconds["verify"] = work.seconds[VERIFICATION] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
 

@@ -1,0 +1,223 @@
+"""What is old enough to go, and whether it may: one routine for previews and runs (STA-59 to STA-69, STA-72)."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from bulksigner.files.work import WorkRoots
+from bulksigner.jobs.model import Job
+from bulksigner.jobs.rows import COLUMNS, read_job
+from bulksigner.jobs.scanning import each_job
+from bulksigner.jobs.states import TERMINAL
+from bulksigner.jobs.store import Jobs
+from bulksigner.records.prepared import Prepared, slot
+from bulksigner.records.store import Store
+from bulksigner.records.tables import EventRow, JobRow
+from bulksigner.records.times import read_time
+from bulksigner.retention.policy import RetentionClass
+
+__all__ = ["PROTECTED_EVENTS", "Item", "Selection"]
+
+PROTECTED_EVENTS = (
+    "Approval",
+    "Approver",
+    "RejectedFileHandedBack",
+    "JobDeleted",
+    "JobsCleared",
+    "JobTakenOver",
+    "SigningProfile",
+    "Retention",
+    "FileNameReleased",
+)
+"""Beginnings of the event types that tell who decided and removed what; they are kept for ever (STA-67)."""
+
+_BATCH = 500
+# `durable.move_folder` adds the time where a job's folder was there already.
+_TWIN = re.compile(r"(.+)-\d{8}T\d{6}\.\d{6}Z")
+_CHILDREN = Prepared(JobRow.select(*COLUMNS).where(JobRow.parent_job_id == slot("id")))
+_EVENTS = Prepared(
+    EventRow.select(EventRow.id, EventRow.at, EventRow.event_type)
+    .where(EventRow.at < slot("cutoff"), EventRow.id > slot("after"))
+    .order_by(EventRow.id)
+    .limit(_BATCH)
+)
+
+
+@attrs.frozen
+class Item:
+    """One thing that is old enough. `name` is that of the file or folder, or the type of an event."""
+
+    kind: RetentionClass
+    name: str
+    aged_from: datetime.datetime
+    job_id: str | None = None
+    path: Path | None = None
+    event_id: int | None = None
+    length: int = 0
+    sha256: str | None = None
+
+
+@attrs.frozen
+class Selection:
+    """Finds items and judges them; `judge` is asked again just before an item goes."""
+
+    store: Store
+    roots: WorkRoots
+
+    def items(self, kind: RetentionClass, cutoff: datetime.datetime) -> Iterator[Item]:
+        """Yield what is older than `cutoff`, oldest first where the database knows the age."""
+        find: Callable[[datetime.datetime], Iterator[Item]] = {
+            RetentionClass.OUTPUT: self._outputs,
+            RetentionClass.ERROR: self._errors,
+            RetentionClass.ORPHANS: self._orphans,
+            RetentionClass.EVENTS: self._events,
+        }[kind]
+        return find(cutoff)
+
+    def judge(self, item: Item, cutoff: datetime.datetime) -> str | None:
+        """Say why an item stays although it is old, or None when it may go."""
+        if item.kind is RetentionClass.EVENTS:
+            return None
+        if item.path is None or not _is_inside(item.path, self._root_of(item)):
+            return "outside its folder"
+        job = None if item.job_id is None else Jobs(self.store).get(item.job_id)
+        if item.kind is RetentionClass.ORPHANS:
+            return self._judge_folder(item.path) or (
+                "it belongs to a job" if Jobs(self.store).get(_job_of(item.name)) is not None else None
+            )
+        if job is None:
+            return "its job is gone"
+        reason = self._judge_output(item.path, job) if item.kind is RetentionClass.OUTPUT else None
+        if item.kind is RetentionClass.ERROR:
+            reason = self._judge_folder(item.path)
+        return reason or self._judge_chain(job, cutoff)
+
+    def _root_of(self, item: Item) -> Path:
+        if item.kind is RetentionClass.OUTPUT:
+            return self.roots.output
+        is_staged = item.path is not None and item.path.parent == self.roots.processing
+        return self.roots.processing if item.kind is RetentionClass.ORPHANS and is_staged else self.roots.error
+
+    def _outputs(self, cutoff: datetime.datetime) -> Iterator[Item]:
+        for job in each_job(self.store):
+            if job.created_at >= cutoff:
+                return
+            if job.completed_at is None or job.completed_at >= cutoff or job.output_path is None:
+                continue
+            path = Path(job.output_path)
+            if os.path.lexists(path):
+                yield Item(
+                    RetentionClass.OUTPUT,
+                    path.name,
+                    job.completed_at,
+                    job.id,
+                    path,
+                    length=job.output_length or 0,
+                    sha256=job.output_sha256,
+                )
+
+    def _errors(self, cutoff: datetime.datetime) -> Iterator[Item]:
+        jobs = Jobs(self.store)
+        for path in _folders(self.roots.error):
+            job = jobs.get(_job_of(path.name))
+            if job is not None and job.completed_at is not None and job.completed_at < cutoff:
+                yield Item(RetentionClass.ERROR, path.name, job.completed_at, job.id, path, length=_measure(path)[0])
+
+    def _orphans(self, cutoff: datetime.datetime) -> Iterator[Item]:
+        jobs = Jobs(self.store)
+        for root in (self.roots.processing, self.roots.error):
+            for path in _folders(root):
+                if jobs.get(_job_of(path.name)) is None:
+                    length, written_at = _measure(path)
+                    if written_at < cutoff:
+                        yield Item(RetentionClass.ORPHANS, path.name, written_at, None, path, length=length)
+
+    def _events(self, cutoff: datetime.datetime) -> Iterator[Item]:
+        after = 0
+        while rows := self._old_events(cutoff, after):
+            for event_id, at, event_type in rows:
+                happened_at = read_time(at)
+                if happened_at is not None and not event_type.startswith(PROTECTED_EVENTS):
+                    yield Item(RetentionClass.EVENTS, event_type, happened_at, event_id=event_id)
+            after = rows[-1][0]
+
+    def _old_events(self, cutoff: datetime.datetime, after: int) -> list[tuple[int, object, str]]:
+        return self.store.read(lambda: self.store.execute(_EVENTS, cutoff=cutoff, after=after).rows)
+
+    def _judge_output(self, path: Path, job: Job) -> str | None:
+        if job.output_path != str(path):
+            return "not the path its job recorded"
+        try:
+            seen = path.lstat()
+        except FileNotFoundError:
+            return "gone meanwhile"
+        if not stat.S_ISREG(seen.st_mode):
+            return "not a regular file"
+        modified_at = datetime.datetime.fromtimestamp(seen.st_mtime, datetime.UTC)
+        if seen.st_size != job.output_length or modified_at != job.output_modified_at:
+            return "not the file its job delivered"
+        return None
+
+    def _judge_folder(self, path: Path) -> str | None:
+        try:
+            return None if stat.S_ISDIR(path.lstat().st_mode) else "not a folder"
+        except FileNotFoundError:
+            return "gone meanwhile"
+
+    def _judge_chain(self, job: Job, cutoff: datetime.datetime) -> str | None:
+        """A chain of retries goes as a whole (STA-65)."""
+        jobs, members, open_ends = Jobs(self.store), dict[str, Job](), [job]
+        while open_ends:
+            member = open_ends.pop()
+            if member.id in members:
+                continue
+            members[member.id] = member
+            parent = None if member.parent_job_id is None else jobs.get(member.parent_job_id)
+            open_ends += [] if parent is None else [parent]
+            open_ends += [
+                read_job(row)
+                for row in self.store.read(lambda member=member: self.store.execute(_CHILDREN, id=member.id).rows)  # type: ignore[misc]
+            ]
+        for member in members.values():
+            if member.status not in TERMINAL:
+                return "a job of its retry chain is not ended"
+            if member.completed_at is None or member.completed_at >= cutoff:
+                return "a job of its retry chain is younger"
+        return None
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return path.parent == root and ".." not in path.parts and path.parent.resolve() == root.resolve()
+
+
+def _job_of(name: str) -> str:
+    twin = _TWIN.fullmatch(name)
+    return name if twin is None else twin[1]
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    except FileNotFoundError:
+        return []
+
+
+def _measure(folder: Path) -> tuple[int, datetime.datetime]:
+    """Return how much a folder holds, and when anything in it was last written."""
+    length, newest = 0, folder.lstat().st_mtime
+    for at, _, names in os.walk(folder):
+        for name in names:
+            try:
+                seen = (Path(at) / name).lstat()
+            except FileNotFoundError:
+                continue
+            length, newest = length + seen.st_size, max(newest, seen.st_mtime)
+        newest = max(newest, Path(at).lstat().st_mtime)
+    return length, datetime.datetime.fromtimestamp(newest, datetime.UTC)

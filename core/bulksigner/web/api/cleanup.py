@@ -1,0 +1,54 @@
+"""Clean-up by the retention policy (API-37, API-102)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import falcon
+
+from bulksigner.web.bodies import read_members
+from bulksigner.web.guards import person_of
+from bulksigner.web.problems import InvalidRequest
+from bulksigner.web.services import WebServices
+from bulksigner.web.wire import dump_json
+
+__all__ = ["clean_up"]
+
+_COUNTS = ("matched", "removed", "moved")
+
+
+def clean_up(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+    """Preview or apply the policy; without one nothing is looked at and nothing removed."""
+    dry_run = _read_wish(request)
+    if services.retention is None:
+        response.data = dump_json({"message": "No retention policy is configured; nothing was removed."})
+        return
+    done = services.retention.clean_up(person_of(request).name, dry_run)
+    run = done.run
+    response.data = dump_json(
+        {
+            "message": done.message,
+            "enabled": True,
+            "dryRun": run is not None and run.is_preview,
+            "acknowledged": done.is_in_force,
+            "runId": None if run is None else run.id,
+            "classes": [] if run is None else [_members(kind, tally) for kind, tally in run.tallies.items()],
+        }
+    )
+
+
+def _members(kind: str, tally: dict[str, Any]) -> dict[str, object]:
+    return {
+        "class": kind,
+        **{name: tally[name] for name in _COUNTS},
+        "kept": sum(tally["kept"].values()),
+        "failed": sum(tally["failed"].values()),
+        "bytes": tally["bytes"],
+    }
+
+
+def _read_wish(request: falcon.Request) -> bool | None:
+    wish = read_members(request).get("dryRun")
+    if wish is not None and not isinstance(wish, bool):
+        raise InvalidRequest("dryRun", "must be true or false")
+    return wish
