@@ -153,7 +153,6 @@ class Worker:
         self._looks_again_at = 0.0
         while not self._stopping.is_set():
             self._begin_claimed()
-            self._parts.store.expect(len(self._under_way))
             if self._is_claim_due():
                 self._claim_more()
             is_claiming = not self._no_claim.is_set()
@@ -165,7 +164,6 @@ class Worker:
         """Lead what is under way to its end, without taking more."""
         while self._under_way or not self._no_claim.is_set():
             self._begin_claimed()
-            self._parts.store.expect(len(self._under_way))
             if self._stopping.is_set():
                 self._conductor.wake_sleepers()
             self._conductor.turn(self._poll_interval_seconds)

@@ -15,10 +15,6 @@ __all__ = ["Committer"]
 
 T = TypeVar("T")
 
-SHARE = 3
-"""One in this many of those who are under way is waited for, so that a commit is worth its flush."""
-
-PATIENCE_SECONDS = 0.002
 GROUP_LIMIT = 128
 """Acts in one transaction, so that the first of a flood does not wait for all of it."""
 
@@ -80,10 +76,7 @@ class Committer:
         self._ready = threading.Condition(threading.Lock())
         self._queue: deque[_Waiting] = deque()
         self._group: Sequence[_Waiting] = ()
-        self._wanted = 1
         self._closing = False
-        self.siblings = 0
-        """How many who write are under way; with several, one that comes first waits a moment for others."""
         self._ended: str | None = None
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
@@ -112,8 +105,7 @@ class Committer:
             if self._closing or self._ended is not None:
                 raise StoreFailed(f"{self._label} takes no more writes: {self._ended or 'it is being closed'}.")
             self._queue.append(waiting)
-            if len(self._queue) >= self._wanted:
-                self._ready.notify()
+            self._ready.notify()
 
     def close(self) -> None:
         """Refuse new acts, finish those that wait, and end the thread."""
@@ -142,14 +134,9 @@ class Committer:
 
     def _next_group(self) -> list[_Waiting]:
         with self._ready:
-            self._wait_for(1, None)
-            self._wait_for(self.siblings // SHARE, PATIENCE_SECONDS)
+            while not self._queue and not self._closing:
+                self._ready.wait()
             return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
-
-    def _wait_for(self, wanted: int, patience_seconds: float | None) -> None:
-        self._wanted = wanted
-        self._ready.wait_for(lambda: self._closing or len(self._queue) >= wanted, patience_seconds)
-        self._wanted = 1
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[_Waiting]) -> None:
         """Commit `group`; every act of it is answered when this returns."""

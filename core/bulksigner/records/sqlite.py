@@ -69,10 +69,6 @@ class SqliteStore(Store):
         """Have the committer run the act with those that wait beside it."""
         self._committer.post(act.run, done)
 
-    def expect(self, count: int) -> None:
-        """Have the committer wait a moment for some of those who are under way."""
-        self._committer.siblings = count
-
     def read(self, act: Callable[[], T]) -> T:
         """Run `act` on a reader's connection, or on the committer's inside an act."""
         with self.reading():

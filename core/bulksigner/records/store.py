@@ -75,9 +75,6 @@ class Store(abc.ABC):
         Acts that wait at the same time may share a commit, never a fate (PERF-07).
         """
 
-    def expect(self, count: int) -> None:  # noqa: B027 - most engines need not know
-        """Tell how many who submit acts are under way, so that commits may wait a moment to be shared (PERF-07)."""
-
     @abc.abstractmethod
     def read(self, act: Callable[[], T]) -> T:
         """Run `act`, which only reads, and return its value; it is repeated after a lost connection (DEP-29)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import sqlite3
 import subprocess
@@ -16,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from bulksigner.records import committer
 from bulksigner.records.committer import Committer
-from bulksigner.records.engines import Act, SqliteStore, Store, open_sqlite
+from bulksigner.records.engines import SqliteStore, Store, open_sqlite
 from bulksigner.records.errors import ActMisused, StoreFailed
 from bulksigner.records.migrate import migrate
 
@@ -102,36 +100,6 @@ def test_waiting_acts_share_a_commit(sqlite: SqliteStore) -> None:
     assert statements.count("SAVEPOINT act") == 9
 
 
-def test_a_commit_waits_a_moment_for_those_under_way(
-    sqlite: SqliteStore, insert: Insert, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PERF-07: of six who are under way one waits for a second; both are in one commit."""
-    sqlite.write(lambda: sqlite.database.execute_sql("INSERT INTO parent VALUES (1), (2)"))
-    monkeypatch.setattr(committer, "PATIENCE_SECONDS", 10.0)
-    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-    statements: list[str] = []
-    sqlite.write(sqlite.database.connection).set_trace_callback(statements.append)
-    sqlite.expect(6)
-    for number in (1, 2):
-        assert answers.empty()
-        sqlite.submit(Act("insert", insert(number)), lambda value, _: answers.put(value))
-    assert {answers.get(timeout=5) for _ in range(2)} == {1, 2}
-    assert statements.count("COMMIT") == 1
-
-
-def test_one_that_is_alone_waits_for_nobody(
-    sqlite: SqliteStore, insert: Insert, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PERF-07: no delay is added with few under way, and with many it ends by itself."""
-    sqlite.write(lambda: sqlite.database.execute_sql("INSERT INTO parent VALUES (1), (2)"))
-    monkeypatch.setattr(committer, "PATIENCE_SECONDS", 3600.0)
-    sqlite.expect(5)
-    assert sqlite.write(insert(1)) == 1
-    monkeypatch.setattr(committer, "PATIENCE_SECONDS", 0.01)
-    sqlite.expect(100)
-    assert sqlite.write(insert(2)) == 2
-
-
 def test_a_failing_act_undoes_only_itself(sqlite: SqliteStore, insert: Insert) -> None:
     """PERF-07: savepoints part the acts of a group."""
     sqlite.write(lambda: sqlite.database.execute_sql("INSERT INTO parent VALUES (1), (2), (3)"))
@@ -206,10 +174,10 @@ def test_a_dead_committer_is_told_not_waited_for() -> None:
     def break_down() -> sqlite3.Connection:
         raise MemoryError("no memory")
 
-    broken = Committer(break_down, lambda: None, "SQLite (x)")
+    committer = Committer(break_down, lambda: None, "SQLite (x)")
     with pytest.raises(StoreFailed, match=r"committer ended: MemoryError|could not commit"):
-        broken.submit(lambda: 1)
-    broken.close()
+        committer.submit(lambda: 1)
+    committer.close()
 
 
 def test_close_finishes_what_waits(sqlite: SqliteStore, insert: Insert) -> None:

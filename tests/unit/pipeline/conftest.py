@@ -158,9 +158,6 @@ class Moody:
     is_committed: bool = False
     calls: int = 0
 
-    def expect(self, count: int) -> None:
-        self.store.expect(count)
-
     def submit(self, act: Act[Any], done: Done) -> None:
         error = None
         if act.label in self.labels:

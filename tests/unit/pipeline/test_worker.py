@@ -258,9 +258,6 @@ def test_a_job_claimed_while_the_stop_begins_is_run_and_not_forgotten(rig: Any) 
     class Slow:
         """The store, slow to answer a claim that found something."""
 
-        def expect(self, count: int) -> None:
-            """Leave the commits as they are."""
-
         def submit(self, act: Any, done: Any) -> None:
             def answer(value: Any, error: BaseException | None) -> None:
                 if act.label == "claim" and value:
