@@ -86,7 +86,12 @@ class Desk:
     def claimed(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
         """Take a job as a worker does: claimed, its input copied and measured."""
         self.queued(name, content)
+        return self.claim()
+
+    def claim(self) -> Job:
+        """Claim and stage the oldest job that is queued."""
         [taken] = self.queue.claim(1, Owner("here", "this-life"))
+        name = taken.job.file_name
         folder = self.roots.open_job_folder(taken.job.id)
         fingerprint = next(iter(self.folders)).folder.copy_to(name, folder / name)
         return self.jobs.record(
@@ -101,24 +106,35 @@ class Desk:
 
     def completed(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
         """Take a job to its end as Completed: output delivered, input removed."""
-        job = self.claimed(name, content)
-        output = self.roots.output_path(f"{name}.p7m")
+        return self.deliver(self.claimed(name, content))
+
+    def deliver(self, job: Job) -> Job:
+        """Lead a claimed and staged job to its end as Completed."""
+        return self.promoted(self.signed(job))
+
+    def signed(self, job: Job) -> Job:
+        """Sign a staged job and say where its output will be."""
+        output = self.roots.output_path(f"{job.file_name}.p7m")
         signed = self.roots.job_folder(job.id) / output.name
-        signed.write_bytes(b"signed " + content)
+        signed.write_bytes(b"signed " + (self.roots.job_folder(job.id) / job.file_name).read_bytes())
         measured = durable.measure(signed)
-        durable.promote(signed, output)
-        job = self.jobs.transition(job, "sign", by=Actor.WORKER, message="Signed").job
-        (self.inbox / name).unlink()
-        self.roots.discard_job_folder(job.id)
         return self.jobs.transition(
             job,
-            "complete",
+            "sign",
             by=Actor.WORKER,
-            message="Completed",
+            message="Signed",
             output_path=str(output),
             output_length=measured.length,
             output_sha256=measured.sha256.hex(),
         ).job
+
+    def promoted(self, job: Job) -> Job:
+        """Deliver a signed job and record it."""
+        output = self.roots.output_path(f"{job.file_name}.p7m")
+        durable.promote(self.roots.job_folder(job.id) / output.name, output)
+        (self.inbox / job.file_name).unlink(missing_ok=True)
+        self.roots.discard_job_folder(job.id)
+        return self.jobs.transition(job, "complete", by=Actor.WORKER, message="Completed").job
 
     def read(self, job: Job) -> Job | None:
         """Read a job again."""
