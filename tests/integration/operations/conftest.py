@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -29,7 +32,7 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.profiles.model import OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records import event_log
-from bulksigner.records.engines import Store
+from bulksigner.records.engines import EngineKind, Store
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.settings.model import WatchedFolderSettings
 
@@ -185,3 +188,43 @@ def desk(store: Store, tmp_path: Path) -> Desk:
         clock=utc_now,
     )
     return Desk(store, jobs, queue, folders, roots, inbox, profiles, operations, announced, freed)
+
+
+@attrs.define
+class Neighbour:
+    """Another process on the same database and folders; it does one act at a time, at a moment it is told."""
+
+    _process: subprocess.Popen[str]
+
+    def ask(self, act: str, job: Job, at: float) -> None:
+        """Have an act done at a time of the monotonic clock, which all processes of a machine share."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{act} {job.id} {at}\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Wait for the outcome of the act: a word, or the code of a refusal."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line, "the other process died"
+        return line
+
+
+@pytest.fixture
+def neighbour(desk: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neighbour]:
+    """A second process beside this one, ready to act."""
+    place = str(tmp_path / "db" / "bulksigner.db")
+    if desk.store.kind is EngineKind.POSTGRESQL:
+        place = request.getfixturevalue("postgres_url")
+    script = Path(__file__).with_name("neighbour.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script), desk.store.kind.value, place, str(desk.inbox), str(desk.roots.root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    neighbour = Neighbour(process)
+    assert neighbour.answer() == "ready"
+    yield neighbour
+    process.communicate(timeout=30)
+    assert process.returncode == 0

@@ -356,7 +356,9 @@ def test_a_database_that_refuses_leaves_the_row(desk: Any, monkeypatch: pytest.M
     monkeypatch.setattr("bulksigner.jobs.removal.write_event", refuse)
     with pytest.raises(StoreFailed):
         delete(desk, job)
-    assert desk.read(job) == job
+    left = desk.read(job)
+    assert (left.status, left.row_version) == (JobStatus.FAILED, job.row_version + 1)
+    assert desk.messages(job)[-1] == "Deletion begun by operator."
     assert desk.freed == []
     monkeypatch.undo()
     assert delete(desk, job).removed == ()
