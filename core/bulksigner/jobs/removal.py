@@ -54,6 +54,9 @@ _NEXT_PAGE = Prepared(
 _REMOVE_HISTORY = Prepared(HistoryRow.delete())
 _END_LINKS = Prepared(JobRow.update({JobRow.parent_job_id: None}).where(JobRow.parent_job_id.is_null(False)))
 _REMOVE_ALL = Prepared(JobRow.delete())
+_REMOVE_LATE = Prepared(
+    JobRow.delete().where(JobRow.created_at > slot("until")).returning(JobRow.id, JobRow.output_path)
+)
 _SOME = [f"some_{number}" for number in range(PAGE_SIZE)]
 _IS_ONE_OF_SOME = JobRow.id.in_([slot(name) for name in _SOME])
 _READ_SOME = Prepared(JobRow.select(*COLUMNS).where(_IS_ONE_OF_SOME))
@@ -66,10 +69,11 @@ class MovedOn(BulkSignerError):
 
 @attrs.frozen
 class Removed:
-    """How many rows went."""
+    """How many rows went; `late_outputs` are what jobs born meanwhile have signed, whose files nobody swept."""
 
     jobs: int
     events: int
+    late_outputs: tuple[str, ...] = ()
 
 
 class Removal:
@@ -130,10 +134,13 @@ class Removal:
             lift_time_limit(self._store)
             self._store.execute(_REMOVE_HISTORY)
             self._store.execute(_END_LINKS)
-            jobs = self._remove_swept(swept or {}) + self._store.execute(_REMOVE_ALL).count
-            removed = Removed(jobs, delete_events(self._store, events_before))
+            late = self._store.execute(_REMOVE_LATE, until=events_before).rows
+            jobs = len(late) + self._remove_swept(swept or {}) + self._store.execute(_REMOVE_ALL).count
+            outputs = tuple(str(output) for _, output in late if output is not None)
+            removed = Removed(jobs, delete_events(self._store, events_before), outputs)
             event = tell(removed)
-            write_event(self._store, attrs.evolve(event, facts={**event.facts, **attrs.asdict(removed)}), now)
+            facts = {**event.facts, "jobs": removed.jobs, "events": removed.events}
+            write_event(self._store, attrs.evolve(event, facts=facts), now)
             for follow in also:
                 follow(now)
             return removed

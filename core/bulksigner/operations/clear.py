@@ -113,6 +113,11 @@ class Clearing:
                     error.message,
                 )
                 raise
+        for output in removed.late_outputs:
+            # It was not in the picture of the sweep (PIPE-104), and the file may be the only signed copy there is.
+            _log.warning(
+                "Clearing jobs left output %s: its job was born meanwhile and has gone with the others", output
+            )
         cleared = _sum_up(removed, swept)
         event = _event(cleared, person)
         level = logging.WARNING if cleared.items_failed else logging.INFO

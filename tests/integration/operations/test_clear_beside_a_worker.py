@@ -11,7 +11,7 @@ import pytest
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs import removal as removal_module
-from bulksigner.jobs.model import Job, Owner
+from bulksigner.jobs.model import Job, Owner, utc_now
 from bulksigner.jobs.states import Actor
 from bulksigner.operations.people import Person
 from bulksigner.records.event_log import EventFilter, event_page
@@ -108,6 +108,22 @@ def test_a_new_arrival_at_the_path_of_a_job_that_ended_meanwhile_stays(desk: Any
     assert_empty(desk)
 
 
+def test_an_output_of_a_job_that_was_born_and_delivered_meanwhile_is_named(
+    desk: Any, before_item: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PIPE-104: it loses its row and nothing else, since the output may be all that is left of the file."""
+    late: list[Job] = []
+    before_item(desk.failed("old.rem"), lambda: late.append(desk.completed("new.rem")))
+    cleared = desk.operations.clearing.clear(OPERATOR)
+    assert (cleared.jobs, cleared.files, cleared.items_failed) == (2, 1, 0)
+    assert outputs(desk) == ["new.rem.p7m"]
+    assert desk.job_count == 0
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        f"Clearing jobs left output {late[0].output_path}: its job was born meanwhile and has gone with the others"
+    ]
+
+
 def test_many_jobs_that_go_on_are_all_seen(desk: Any) -> None:
     """PIPE-104: the comparison in the transaction goes over every unfinished job, in pages of its own."""
     jobs = [desk.queued(f"{number:04}.rem") for number in range(removal_module.PAGE_SIZE + 3)]
@@ -116,13 +132,13 @@ def test_many_jobs_that_go_on_are_all_seen(desk: Any) -> None:
     removal = desk.operations.clearing._removal
     assert [job.id for job in removal.moved_on(seen)] == [jobs[0].id]
     with pytest.raises(removal_module.MovedOn):
-        removal.remove_all(jobs[0].created_at, lambda _: Event("JobsCleared", "cleared"), (), seen)
+        removal.remove_all(utc_now(), lambda _: Event("JobsCleared", "cleared"), (), seen)
     assert desk.job_count == len(jobs)
     assert desk.events() == []
     last = {**seen, jobs[0].id: desk.read(jobs[0]).row_version}
     desk.operations.operator.cancel(jobs[-1].id, OPERATOR)
     with pytest.raises(removal_module.MovedOn):
-        removal.remove_all(jobs[0].created_at, lambda _: Event("JobsCleared", "cleared"), (), last)
+        removal.remove_all(utc_now(), lambda _: Event("JobsCleared", "cleared"), (), last)
     assert desk.job_count == len(jobs)
 
 
