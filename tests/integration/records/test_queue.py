@@ -163,6 +163,25 @@ def test_two_enqueues_of_one_path(queue: Queue, birth: BirthMaker, store: Store,
         assert store.database.execute_sql("SELECT COUNT(*) FROM job_history").fetchone() == (rounds,)
 
 
+def test_a_birth_sees_its_parent_as_it_was_read(
+    queue: Queue, jobs: Jobs, birth: BirthMaker, new_job: NewJob, owner: Owner
+) -> None:
+    """PIPE-99, PIPE-110: of a parent that changed since there is no child; a birth that is refused leaves it alone."""
+    new_job("a.pdf")
+    [taken] = queue.claim(1, owner)
+    parent = jobs.transition(taken.job, "fail", by=Actor.WORKER, message="no").job
+    child = birth("a.pdf", parent_job_id=parent.id, parent_row_version=parent.row_version)
+    blocking = new_job("a.pdf")
+    [answer] = queue.enqueue([child])
+    assert answer.outcome is Outcome.ALREADY_ACTIVE
+    assert jobs.get(parent.id) == parent
+    jobs.transition(blocking, "cancel", by=Actor.OPERATOR, message="x")
+    jobs.record(parent, message="Deletion begun by operator.")
+    with pytest.raises(RaceLost):
+        queue.enqueue([child])
+    assert jobs.active_for("/in/a.pdf") is None
+
+
 def test_two_batches_in_opposite_order(queue: Queue, birth: BirthMaker) -> None:
     """PIPE-110: batches with the same paths do not wait for each other for ever."""
     names = [f"{number}.pdf" for number in range(40)]
