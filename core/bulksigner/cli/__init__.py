@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from bulksigner.cli.output import forgiving_output
 from bulksigner.cli.profile_verbs import add_profile_verbs
@@ -50,6 +51,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.profiles import run
 
             return run(parsed)
+        if parsed.command == "jobs":
+            from bulksigner.cli.jobs import delete_job
+
+            return delete_job(parsed.id, reason=parsed.reason, is_confirmed=parsed.yes)
         if parsed.command == "secrets":
             from bulksigner.cli.secrets import check_secrets
 
@@ -107,6 +112,15 @@ def _hint_at_files() -> None:
     )
 
 
+def _add_job_verbs(commands: Any) -> None:
+    jobs = commands.add_parser("jobs", help="act on single jobs, also while the service runs")
+    verbs = jobs.add_subparsers(dest="verb", metavar="VERB", required=True)
+    delete = verbs.add_parser("delete", help="delete one job with what it left")
+    delete.add_argument("id", help="id of the job")
+    delete.add_argument("--reason", metavar="TEXT", help="why; the event keeps it")
+    delete.add_argument("--yes", action="store_true", help="delete without asking")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bulksigner", description="Bulk signing server: files come in, leave signed, verified and accounted for."
@@ -126,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
     add_profile_verbs(commands)
+    _add_job_verbs(commands)
     statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
     statistics.add_argument("--json", action="store_true", help="print the figures as JSON")
     audit = commands.add_parser("audit", help="name every file that no job accounts for")

@@ -1,4 +1,4 @@
-"""What the commands on stored profiles work with: the database of the settings, opened beside a running service."""
+"""What commands on stored things work with: the database of the settings, opened beside a running service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from bulksigner.boot import lay_foundation, open_store
+from bulksigner.boot import Foundation, lay_foundation, open_store
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.redaction import Scrubber
@@ -21,7 +21,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
 
-__all__ = ["Desk", "open_desk"]
+__all__ = ["Desk", "open_database", "open_desk"]
 
 
 @attrs.frozen
@@ -38,22 +38,34 @@ class Desk:
 
 
 @contextmanager
-def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
+def open_database(foundation: Foundation, scrubber: Scrubber) -> Iterator[Store]:
     """Open the database of the settings; nothing is migrated and no lock of the service is touched.
 
-    Raises `ConfigurationRefused`, and `BulkSignerError` for a database that is not there or not of this build.
+    Raises `BulkSignerError` for a database that is not there or not of this build; errors inside lose their secrets.
     """
-    foundation = lay_foundation(environ)
-    settings, core = foundation.settings, foundation.settings.core
-    location = core.database_location
+    location = foundation.settings.core.database_location
     if isinstance(location, Path) and not location.exists():
         raise BulkSignerError(
             f"{location} is not there. The first start of the service makes it, with the profiles of the settings."
         )
-    scrubber = Scrubber(settings.secrets)
-    store = open_store(settings)
+    store = open_store(foundation.settings)
     try:
         _see_schema(store)
+        yield store
+    except BulkSignerError as error:
+        error.message = scrubber.scrub(error.message)
+        raise
+    finally:
+        store.close()
+
+
+@contextmanager
+def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
+    """Open the stored profiles of the settings' database, as `open_database` does; raises `ConfigurationRefused`."""
+    foundation = lay_foundation(environ)
+    core = foundation.settings.core
+    scrubber = Scrubber(foundation.settings.secrets)
+    with open_database(foundation, scrubber) as store:
         profiles = ProfileStore(store)
         sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
         folders = frozenset(given.name for given in core.storage.inputs)
@@ -66,11 +78,6 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
             poll_interval_seconds=core.pipeline.poll_interval_seconds,
             scrub=scrubber.scrub,
         )
-    except BulkSignerError as error:
-        error.message = scrubber.scrub(error.message)
-        raise
-    finally:
-        store.close()
 
 
 def _see_schema(store: Store) -> None:

@@ -74,7 +74,8 @@ class Job:
 class Birth:
     """A job to be made: a row of `states.BIRTHS` and its first history line.
 
-    `parent_message` is a history line for the parent, written in the same transaction (PIPE-99).
+    `parent_message` is a history line for the parent, written in the same transaction (PIPE-99), and with
+    `parent_row_version` the birth is refused unless the parent is still as it was read.
     """
 
     file_name: str
@@ -88,6 +89,7 @@ class Birth:
     id: str | None = None
     parent_job_id: str | None = None
     parent_message: str | None = None
+    parent_row_version: int | None = None
     error_code: str | None = None
     error_message: str | None = None
     path_released: bool = False

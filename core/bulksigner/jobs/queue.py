@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, path_key, utc_now
 from bulksigner.jobs.names import name_key
 from bulksigner.jobs.rows import COLUMNS, NAMES, job_values, read_job, write_history, write_history_lines
@@ -34,6 +35,11 @@ _NOTE_PARENT = Prepared(
     HistoryRow.insert_from(
         JobRow.select(JobRow.id, slot("at"), JobRow.status, slot("message")).where(JobRow.id == slot("parent_id")),
         [HistoryRow.job_id, HistoryRow.at, HistoryRow.status, HistoryRow.message],
+    )
+)
+_COUNT_PARENT = Prepared(
+    JobRow.update({JobRow.row_version: JobRow.row_version + slot("steps")}).where(
+        JobRow.id == slot("parent_id"), JobRow.row_version == slot("row_version")
     )
 )
 
@@ -131,7 +137,8 @@ class Queue:
         """Make the jobs in one transaction, then wake the worker; answers stand in the order of `births`.
 
         A path that an active job has answers `ALREADY_ACTIVE` (PIPE-02), one over 850 characters `PATH_TOO_LONG`
-        (PIPE-03); neither disturbs the others.
+        (PIPE-03); neither disturbs the others. Raises `RaceLost`, for all of them, for a birth whose parent has changed
+        since it was read.
         """
         now = self._clock()
         jobs = [None if len(birth.original_path) > PATH_LIMIT else _new_job(birth, now) for birth in births]
@@ -193,11 +200,14 @@ class Queue:
     def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
         if job is None:
             return Enqueued(Outcome.PATH_TOO_LONG, None, None)
+        # With no step it only sees the parent and keeps it from being removed: a birth that is refused leaves no trace.
+        self._count_parent(birth, steps=0)
         if self._store.execute(_INSERT, path_key=key, name_key=name_key(job.file_name), **job_values(job)).count != 1:
             holder = self._jobs.active_for(job.original_path)
             if holder is None:
                 raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
             return Enqueued(Outcome.ALREADY_ACTIVE, holder, None)
+        self._count_parent(birth, steps=1)
         write_history(self._store, job.id, job.created_at, job.status, birth.message)
         if birth.parent_job_id is not None and birth.parent_message is not None:
             self._store.execute(
@@ -206,6 +216,14 @@ class Queue:
         if birth.operational_event is not None:
             write_event(self._store, birth.operational_event, job.created_at)
         return _born(birth, job)
+
+    def _count_parent(self, birth: Birth, *, steps: int) -> None:
+        """Refuse the child of a job that was deleted meanwhile, or is being deleted, also by another process."""
+        if birth.parent_row_version is None:
+            return
+        values = {"parent_id": birth.parent_job_id, "row_version": birth.parent_row_version, "steps": steps}
+        if self._store.execute(_COUNT_PARENT, **values).count != 1:
+            raise RaceLost(f"Job {birth.parent_job_id} is no longer as it was read; nothing was recorded.")
 
     def _found(self, birth: Birth, job: Job | None) -> Enqueued:
         """Tell what became of a birth whose commit had no answer."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from bulksigner.contract.errors import RaceLost
+from bulksigner.contract.errors import BulkSignerError, RaceLost
 from bulksigner.jobs.model import Job, path_key, utc_now
 from bulksigner.jobs.rows import COLUMNS, read_job
 from bulksigner.jobs.states import TERMINAL, JobStatus
@@ -16,7 +16,7 @@ from bulksigner.records.events import Event, delete_events, read_facts, write_ev
 from bulksigner.records.prepared import Prepared, literal, slot
 from bulksigner.records.tables import HistoryRow, JobRow
 
-__all__ = ["CLEARED", "Removal", "Removed"]
+__all__ = ["CLEARED", "MovedOn", "Removal", "Removed"]
 
 PAGE_SIZE = 500
 CLEARED = "JobsCleared"
@@ -54,14 +54,26 @@ _NEXT_PAGE = Prepared(
 _REMOVE_HISTORY = Prepared(HistoryRow.delete())
 _END_LINKS = Prepared(JobRow.update({JobRow.parent_job_id: None}).where(JobRow.parent_job_id.is_null(False)))
 _REMOVE_ALL = Prepared(JobRow.delete())
+_REMOVE_LATE = Prepared(
+    JobRow.delete().where(JobRow.created_at > slot("until")).returning(JobRow.id, JobRow.output_path)
+)
+_SOME = [f"some_{number}" for number in range(PAGE_SIZE)]
+_IS_ONE_OF_SOME = JobRow.id.in_([slot(name) for name in _SOME])
+_READ_SOME = Prepared(JobRow.select(*COLUMNS).where(_IS_ONE_OF_SOME))
+_REMOVE_SOME = Prepared(JobRow.delete().where(_IS_ONE_OF_SOME).returning(JobRow.id, JobRow.row_version))
+
+
+class MovedOn(BulkSignerError):
+    """Report that jobs changed since their files were swept; nothing was removed."""
 
 
 @attrs.frozen
 class Removed:
-    """How many rows went."""
+    """How many rows went; `late_outputs` are what jobs born meanwhile have signed, whose files nobody swept."""
 
     jobs: int
     events: int
+    late_outputs: tuple[str, ...] = ()
 
 
 class Removal:
@@ -106,8 +118,12 @@ class Removal:
         events_before: datetime.datetime,
         tell: Callable[[Removed], Event],
         also: Sequence[Callable[[datetime.datetime], None]] = (),
+        swept: Mapping[str, int] | None = None,
     ) -> Removed:
         """Remove every job, and every event from before a time, in one transaction with the event that `tell` makes.
+
+        `swept` are jobs that were not at their end when their files were swept, each with the version it had; raises
+        `MovedOn`, and removes nothing, when one of them has another by now (PIPE-104).
 
         The event is of the type `CLEARED`; how many jobs and events went is added to its facts. Each of `also` is
         called in the transaction with its time, and does database work only (STA-31).
@@ -118,10 +134,13 @@ class Removal:
             lift_time_limit(self._store)
             self._store.execute(_REMOVE_HISTORY)
             self._store.execute(_END_LINKS)
-            jobs = self._store.execute(_REMOVE_ALL).count
-            removed = Removed(jobs, delete_events(self._store, events_before))
+            late = self._store.execute(_REMOVE_LATE, until=events_before).rows
+            jobs = len(late) + self._remove_swept(swept or {}) + self._store.execute(_REMOVE_ALL).count
+            outputs = tuple(str(output) for _, output in late if output is not None)
+            removed = Removed(jobs, delete_events(self._store, events_before), outputs)
             event = tell(removed)
-            write_event(self._store, attrs.evolve(event, facts={**event.facts, **attrs.asdict(removed)}), now)
+            facts = {**event.facts, "jobs": removed.jobs, "events": removed.events}
+            write_event(self._store, attrs.evolve(event, facts=facts), now)
             for follow in also:
                 follow(now)
             return removed
@@ -132,6 +151,30 @@ class Removal:
 
         return self._store.write(act, settle=settle)
 
+    def moved_on(self, swept: Mapping[str, int]) -> Iterator[Job]:
+        """Yield, as they are now, the jobs that have another version than the given one; not those that are gone."""
+        for some in _pages_of(list(swept)):
+            yield from (job for job in self._jobs(_READ_SOME, **some) if job.row_version != swept[job.id])
+
+    def _remove_swept(self, swept: Mapping[str, int]) -> int:
+        """Remove the jobs, and see by what the deletion itself found that none has changed; return how many went."""
+        count = 0
+        for some in _pages_of(list(swept)):
+            for job_id, version in self._store.execute(_REMOVE_SOME, **some).rows:
+                if version != swept[job_id]:
+                    raise MovedOn(f"Job {job_id} has changed since its files were swept; nothing was removed.")
+                count += 1
+        return count
+
     def _page(self, prepared: Prepared, **values: object) -> list[Job]:
-        rows = self._store.read(lambda: self._store.execute(prepared, limit=PAGE_SIZE, **values).rows)
-        return [read_job(row) for row in rows]
+        return self._jobs(prepared, limit=PAGE_SIZE, **values)
+
+    def _jobs(self, prepared: Prepared, **values: object) -> list[Job]:
+        return [read_job(row) for row in self._store.read(lambda: self._store.execute(prepared, **values).rows)]
+
+
+def _pages_of(ids: Sequence[str]) -> Iterator[dict[str, object]]:
+    """Yield the values of the slots `_SOME`, the last id repeated where fewer are left."""
+    for start in range(0, len(ids), len(_SOME)):
+        page = ids[start : start + len(_SOME)]
+        yield dict(zip(_SOME, [*page, *[page[-1]] * (len(_SOME) - len(page))], strict=True))

@@ -6,14 +6,15 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
 
 import attrs
 
 from bulksigner.contract.errors import BulkSignerError, PermanentFailure
 from bulksigner.files import durable
 from bulksigner.jobs.model import Job
-from bulksigner.jobs.removal import CLEARED, Removal, Removed
+from bulksigner.jobs.removal import CLEARED, MovedOn, Removal, Removed
+from bulksigner.jobs.states import TERMINAL
 from bulksigner.observability.logs import facts
 from bulksigner.operations.leftovers import Leftovers
 from bulksigner.operations.people import Person
@@ -22,8 +23,6 @@ from bulksigner.records.errors import StoreFailed
 from bulksigner.records.events import Event
 
 __all__ = ["Cleared", "Clearing", "Interrupted"]
-
-T = TypeVar("T")
 
 _log = logging.getLogger("bulksigner.operations")
 
@@ -53,9 +52,21 @@ class Cleared:
 
 @attrs.define
 class _Swept:
+    """What went so far; `unfinished` are the jobs that may go on behind the sweep, with the version it knew."""
+
     files: int = 0
     folders: int = 0
-    items_failed: int = 0
+    refused: set[tuple[str, str]] = attrs.field(factory=set)
+    unfinished: dict[str, int] = attrs.field(factory=dict)
+
+    def note(self, job: Job, item: str, remove: Callable[[], bool]) -> bool:
+        """Remove one item and tell whether it was there; one that refuses is counted once and named in the log."""
+        try:
+            return remove()
+        except ANYTHING as error:  # whatever a storage provider raises, the item stays and the sweep goes on
+            self.refused.add((job.id, item))
+            _log.warning("Clearing jobs left %s: %s", item, describe(error))
+            return False
 
 
 class Clearing:
@@ -93,9 +104,7 @@ class Clearing:
                 raise PermanentFailure(f"Jobs cannot be cleared, nothing was removed: {fault}.")
             swept = self._sweep(started_at)
             try:
-                removed = self._removal.remove_all(
-                    started_at, lambda rows: _event(_sum_up(rows, swept), person), self._also
-                )
+                removed = self._remove_rows(started_at, swept, person)
             except StoreFailed as error:
                 _log.error(
                     "Clearing jobs failed in the database after %d file(s) and %d folder(s) had gone; clear again: %s",
@@ -104,6 +113,11 @@ class Clearing:
                     error.message,
                 )
                 raise
+        for output in removed.late_outputs:
+            # It was not in the picture of the sweep (PIPE-104), and the file may be the only signed copy there is.
+            _log.warning(
+                "Clearing jobs left output %s: its job was born meanwhile and has gone with the others", output
+            )
         cleared = _sum_up(removed, swept)
         event = _event(cleared, person)
         level = logging.WARNING if cleared.items_failed else logging.INFO
@@ -120,22 +134,47 @@ class Clearing:
         swept = _Swept()
         for page in self._removal.pages(started_at):
             for job in page:
-                if self._stopping.is_set():
-                    _log.warning(
-                        "Clearing jobs was interrupted by the end of the service: all rows are there, %d file(s) and "
-                        "%d folder(s) are gone. Clear again after the start",
-                        swept.files,
-                        swept.folders,
-                    )
-                    raise Interrupted("The service is stopping; jobs were not cleared. Clear again after the start.")
                 self._sweep_job(job, swept)
         return swept
 
+    def _remove_rows(self, started_at: datetime.datetime, swept: _Swept, person: Person) -> Removed:
+        """Remove the rows once none has changed since its files were swept, so that no signed file is left (PIPE-104).
+
+        A job that goes on meanwhile is swept again as it is now. That ends: it has few changes before its end, and
+        without its staged copy it makes no output.
+        """
+        while True:
+            for job in self._removal.moved_on(swept.unfinished):
+                self._sweep_job(job, swept)
+            try:
+                return self._removal.remove_all(
+                    started_at, lambda rows: _event(_sum_up(rows, swept), person), self._also, swept.unfinished
+                )
+            except MovedOn as error:
+                _log.info("Clearing jobs sweeps once more: %s", error.message)
+
     def _sweep_job(self, job: Job, swept: _Swept) -> None:
-        swept.files += _try(swept, f"input {job.original_path}", self._remove_input, job)
+        if self._stopping.is_set():
+            _log.warning(
+                "Clearing jobs was interrupted by the end of the service: all rows are there, %d file(s) and "
+                "%d folder(s) are gone. Clear again after the start",
+                swept.files,
+                swept.folders,
+            )
+            raise Interrupted("The service is stopping; jobs were not cleared. Clear again after the start.")
+        # What lies at the path of a job that has ended behind the sweep is a new arrival.
+        is_input_gone = job.id in swept.unfinished and self._leftovers.has_removed_input(job)
+        if job.status in TERMINAL:
+            swept.unfinished.pop(job.id, None)
+        else:
+            swept.unfinished[job.id] = job.row_version
+        # A promotion moves the signed file out of the job's folder, so the folder goes before the output.
+        if not is_input_gone:
+            swept.files += swept.note(job, f"input {job.original_path}", partial(self._remove_input, job))
         for place in self._leftovers.job_folders(job):
-            swept.folders += _try(swept, f"{place.parent.name}/{place.name}/", self._leftovers.remove_folder, place)
-        swept.files += _try(swept, f"output {job.output_path}", self._remove_output, job)
+            item = f"{place.parent.name}/{place.name}/"
+            swept.folders += swept.note(job, item, partial(self._leftovers.remove_folder, place))
+        swept.files += swept.note(job, f"output {job.output_path}", partial(self._remove_output, job))
 
     def _remove_input(self, job: Job) -> bool:
         found = self._leftovers.locate_input(job)
@@ -149,18 +188,8 @@ class Clearing:
         return path is not None and durable.remove_file(path)
 
 
-def _try(swept: _Swept, item: str, act: Callable[[T], bool], subject: T) -> bool:
-    """Remove one item and tell whether it was there; one that refuses is counted and named in the log."""
-    try:
-        return act(subject)
-    except ANYTHING as error:  # whatever a storage provider raises, the item stays and the sweep goes on
-        swept.items_failed += 1
-        _log.warning("Clearing jobs left %s: %s", item, describe(error))
-        return False
-
-
 def _sum_up(removed: Removed, swept: _Swept) -> Cleared:
-    return Cleared(removed.jobs, swept.files, swept.folders, removed.events, swept.items_failed)
+    return Cleared(removed.jobs, swept.files, swept.folders, removed.events, len(swept.refused))
 
 
 def _event(cleared: Cleared, person: Person) -> Event:

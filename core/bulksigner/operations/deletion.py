@@ -15,8 +15,8 @@ from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.logs import facts
+from bulksigner.operations.canceling import Canceling
 from bulksigner.operations.leftovers import HOLD_WAITS_SECONDS, Leftovers, is_own_landing_copy
-from bulksigner.operations.operator import Operator
 from bulksigner.operations.people import Person, ReasonReader, as_sentence, with_reason
 from bulksigner.pipeline.holding import held
 from bulksigner.plugin_system.guard import ANYTHING, describe
@@ -59,12 +59,16 @@ class _Account:
 
 
 class Deletion:
-    """Deletes single jobs; `gate` is that of `Operator`, `free_path` tells the watchers to look at a path again."""
+    """Deletes single jobs; `gate` is that of `Operator`, `free_path` tells the watchers to look at a path again.
+
+    The gate keeps retries of this process out. Those of others are held off by the row: a deletion changes it before it
+    touches a file, and a retry that read it before is refused.
+    """
 
     def __init__(
         self,
         jobs: Jobs,
-        operator: Operator,
+        canceling: Canceling,
         removal: Removal,
         leftovers: Leftovers,
         reasons: ReasonReader,
@@ -72,7 +76,7 @@ class Deletion:
         gate: threading.RLock,
     ) -> None:
         self._jobs = jobs
-        self._operator = operator
+        self._canceling = canceling
         self._removal = removal
         self._leftovers = leftovers
         self._reasons = reasons
@@ -88,11 +92,13 @@ class Deletion:
         """
         told = self._reasons.read(reason)
         with self._gate:
-            job = self._operator.find(job_id)
+            job = self._canceling.find(job_id)
             status = job.status.value
             if job.status not in TERMINAL:
-                job = self._operator.cancel(job_id, person, told).job
+                job = self._canceling.cancel(job_id, person, told).job
                 status = f"{status}, canceled to delete it"
+            else:
+                job = self._jobs.record(job, message=f"Deletion begun by {person.name}.")
             account = self._take_apart(job)
             # The words of a storage provider, before they are stored anywhere (SEC-57).
             kept = tuple(attrs.evolve(one, reason=self._reasons.scrub(one.reason)) for one in account.kept)

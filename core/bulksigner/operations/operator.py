@@ -1,4 +1,4 @@
-"""Operator actions on the status of one job: cancel (PIPE-98), and retry, which makes a new job (PIPE-99)."""
+"""Operator actions on one job: cancel (PIPE-98), and retry, which makes a new job (PIPE-99)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from bulksigner.contract.errors import NotAllowed, NotFound, RaceLost
+from bulksigner.contract.errors import NotAllowed, RaceLost
 from bulksigner.files.work import WorkRoots
 from bulksigner.jobs.model import Birth, Changed, Job, JobSource
 from bulksigner.jobs.queue import Enqueued, Outcome
-from bulksigner.jobs.states import TRANSITIONS, Actor, JobStatus
+from bulksigner.jobs.states import JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.logs import facts
-from bulksigner.operations.people import Person, ReasonReader, as_sentence
+from bulksigner.operations.canceling import Canceling
+from bulksigner.operations.people import Person, ReasonReader
 
 __all__ = ["Operator"]
 
 DEFAULT_PROFILE = "default"
-CANCELABLE = frozenset(status for row in TRANSITIONS if row.event == "cancel" for status in row.sources)
 
 _log = logging.getLogger("bulksigner.operations")
 
@@ -38,7 +38,7 @@ class _Profiles(Protocol):
     def get(self, name: str, /) -> _Profile | None: ...
 
 
-class Operator:
+class Operator(Canceling):
     """Acts on single jobs at the wish of a person, through the same rules for REST and dashboard (API-06).
 
     `gate` lets one action at a time decide about an input file, so that no retry queues what a deletion removes.
@@ -55,37 +55,11 @@ class Operator:
         announce: Callable[[Changed], None],
         gate: threading.RLock,
     ) -> None:
-        self._jobs = jobs
+        super().__init__(jobs, roots, reasons, announce)
         self._queue = queue
         self._profiles = profiles
         self._input_exists = input_exists
-        self._roots = roots
-        self._reasons = reasons
-        self._announce = announce
         self._gate = gate
-
-    def cancel(self, job_id: str, person: Person, reason: str | None = None) -> Changed:
-        """End a job that waits as Canceled; its input stays where it is.
-
-        Raises `NotFound`, `NotAllowed` (`job.not-queued`) or `RaceLost`; nothing is recorded then.
-        """
-        told = self._reasons.read(reason)
-        waiting = self.find(job_id)
-        if waiting.status not in CANCELABLE:
-            raise NotAllowed(
-                f"Job {waiting.id} is {waiting.status.value}; a job can be canceled only while it waits.",
-                code="job.not-queued",
-            )
-        message = "Operator canceled." if told is None else f"Operator canceled: {as_sentence(told)}"
-        changed = self._jobs.transition(waiting, "cancel", by=Actor.OPERATOR, message=message)
-        # Nothing before this line touched a file: the commit decides, what follows is best effort.
-        try:
-            self._roots.fail_job_folder(waiting.id)
-        except OSError as error:
-            _log.warning("The folder of canceled job %s could not be moved to error/: %s", waiting.id, error)
-        _log.info("Job canceled", extra=facts(job_id=waiting.id, actor=person.name, was=waiting.status))
-        self._announce(changed)
-        return changed
 
     def retry(self, job_id: str, person: Person) -> Changed:
         """Queue a failed job's input again, as a new job under the profile recorded on the old one.
@@ -98,13 +72,6 @@ class Operator:
         _log.info("Job retried", extra=facts(job_id=changed.job.id, parent_job_id=failed.id, actor=person.name))
         self._announce(changed)
         return changed
-
-    def find(self, job_id: str) -> Job:
-        """Return the job; raises `NotFound`."""
-        found = self._jobs.get(job_id)
-        if found is None:
-            raise NotFound(f"There is no job {job_id}.", code="job.not-found")
-        return found
 
     def _admit(self, failed: Job) -> str:
         """Refuse what cannot be retried, in the order of PIPE-99; return the name of the profile."""
@@ -149,6 +116,7 @@ class Operator:
             format=failed.format,
             source=JobSource.RETRY,
             parent_job_id=failed.id,
+            parent_row_version=failed.row_version,
             message=f"Queued from retry of job {failed.id}",
             parent_message=f"Retried as job {new_id}",
             metadata=failed.metadata,

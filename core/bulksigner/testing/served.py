@@ -106,6 +106,19 @@ class ServedService:
         """Kill it at once, as a crash does."""
         return self._end(signal.SIGKILL, 10.0)
 
+    def run(self, *arguments: str, limit_seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run another command of the product under the same variables, and return how it ended and what it printed."""
+        return subprocess.run(
+            [sys.executable, "-m", "bulksigner", *arguments],
+            cwd=self.root,
+            env=self._variables(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit_seconds,
+            check=False,
+        )
+
     def client(self, **options: Any) -> httpx.Client:
         """Return an HTTP client that sends the API key."""
         return httpx.Client(base_url=self.url, headers={"X-API-Key": API_KEY}, timeout=60, **options)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFileSystem
@@ -14,6 +17,8 @@ from bulksigner.files.set_aside import PRIVATE_PREFIX
 from bulksigner.intake import folders as folders_module
 from bulksigner.intake.folders import open_folders
 from bulksigner.intake.names import mint_landing_name
+from bulksigner.intake.offers import Outcome, OutcomeKind
+from bulksigner.intake.watcher import WatcherState
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.settings.model import InputFolder, StorageSettings, WatchedFolderSettings
 
@@ -24,6 +29,16 @@ WATCHED = WatchedFolderSettings(
     ignored_extensions=(".tmp",),
     ignored_prefixes=(),
 )
+
+
+def step_until(watchers: FolderWatchers, wait_until: Any, holds: Callable[[], bool]) -> None:
+    """Look at every folder until something holds."""
+
+    def look() -> bool:
+        watchers.step()
+        return holds()
+
+    wait_until(look)
 
 
 class Unreachable:
@@ -134,3 +149,101 @@ def test_watchers_are_reached_by_stored_path(desk: Any, caplog: pytest.LogCaptur
         assert caplog.text.count("no watcher takes it again") == 2
     finally:
         watchers.stop()
+
+
+@pytest.mark.parametrize("state", [WatcherState.STOPPED, WatcherState.UNASSIGNED])
+def test_a_hand_back_that_no_watcher_can_take_is_taken_by_the_next_start(
+    desk: Any, wait_until: Any, caplog: pytest.LogCaptureFixture, state: WatcherState
+) -> None:
+    """PIPE-94: dropped with a warning that says what to do; nothing is lost, whether the folder broke or was let go."""
+    desk.drop("a.pdf")
+    first = FolderWatchers(desk.folders, desk.service, desk.profiles.bound, WATCHED)
+    watcher = first._watchers["in"]
+    step_until(first, wait_until, lambda: desk.ledger.names() != [])
+    if state is WatcherState.UNASSIGNED:
+        desk.profiles.bindings.clear()
+        first.step()
+    else:
+        for _ in range(WATCHED.max_consecutive_failures):
+            watcher._count([Outcome(OutcomeKind.ERROR, "the database is away")])
+    assert watcher.status.state is state
+    desk.drop("a.pdf", b"corrected")
+    desk.ledger.end(desk.path("a.pdf"), input_diverged=True)
+    with caplog.at_level(logging.WARNING):
+        assert not first.offer_again(desk.path("a.pdf"))
+    [line] = [record for record in caplog.records if "no watcher takes it again" in record.getMessage()]
+    assert line.levelname == "WARNING"
+    assert line.getMessage().endswith("rescan its folder once it is watched again")
+    first.stop()
+    desk.profiles.bindings["in"] = desk.profiles.default
+    second = FolderWatchers(desk.folders, desk.service, desk.profiles.bound, WATCHED)
+    second.start()
+    try:
+        desk.wait_for(["a.pdf", "a.pdf"])
+    finally:
+        second.stop()
+
+
+def test_a_hand_back_to_a_watcher_that_starts_is_in_its_first_listing(desk: Any) -> None:
+    """PIPE-94: the process is still coming up; the file is taken without a rescan."""
+    desk.drop("a.pdf")
+    watchers = FolderWatchers(desk.folders, desk.service, desk.profiles.bound, WATCHED)
+    assert [status.state for status in watchers.statuses()] == [WatcherState.INITIALIZING]
+    watchers.offer_again(desk.path("a.pdf"))
+    watchers.start()
+    try:
+        desk.wait_for(["a.pdf"])
+    finally:
+        watchers.stop()
+
+
+@pytest.fixture
+def handed_back(desk: Any, wait_until: Any) -> Iterator[FolderWatchers]:
+    """Watchers to step by hand, and a file that was signed once and came back rewritten."""
+    desk.drop("a.pdf", b"first")
+    watchers = FolderWatchers(
+        desk.folders, desk.service, desk.profiles.bound, attrs.evolve(WATCHED, stability_required_samples=3)
+    )
+    step_until(watchers, wait_until, lambda: desk.ledger.names() != [])
+    desk.drop("a.pdf", b"corrected")
+    desk.ledger.end(desk.path("a.pdf"), input_diverged=True)
+    assert watchers.offer_again(desk.path("a.pdf"))
+    yield watchers
+    watchers.stop()
+
+
+def test_a_hand_back_waits_until_the_file_stands_still(desk: Any, handed_back: Any, wait_until: Any) -> None:
+    """PIPE-43, PIPE-94: by the ordinary route, so a producer that still writes is waited for."""
+    path = desk.root / "a.pdf"
+    began, lengths = time.monotonic(), itertools.count()
+
+    def keep_writing() -> bool:
+        path.write_bytes(b"x" * next(lengths))
+        return time.monotonic() > began + 10 * WATCHED.stability_poll_interval_ms / 1000
+
+    step_until(handed_back, wait_until, keep_writing)
+    assert desk.ledger.names() == ["a.pdf"]
+    assert handed_back.statuses()[0].candidate_count == 1
+    step_until(handed_back, wait_until, lambda: len(desk.ledger.names()) > 1)
+    assert desk.ledger.names() == ["a.pdf", "a.pdf"]
+
+
+def test_a_hand_back_meets_the_ignore_lists(desk: Any, handed_back: Any, wait_until: Any) -> None:
+    """PIPE-42, PIPE-94: a name that is ignored stays ignored, whoever offers it; what else came is taken."""
+    desk.drop("a.tmp")
+    assert handed_back.offer_again(desk.path("a.tmp"))
+    step_until(handed_back, wait_until, lambda: len(desk.ledger.names()) > 1)
+    for _ in range(5):
+        handed_back.step()
+    assert desk.ledger.names() == ["a.pdf", "a.pdf"]
+
+
+def test_a_hand_back_under_a_profile_that_was_disabled_waits(desk: Any, handed_back: Any, wait_until: Any) -> None:
+    """PIPE-39, PIPE-94: the profile applies as to any arrival; enabled again, it takes the file without a rescan."""
+    desk.profiles.default.stored.enabled = False
+    for _ in range(5):
+        handed_back.step()
+    assert desk.ledger.names() == ["a.pdf"]
+    desk.profiles.default.stored.enabled = True
+    step_until(handed_back, wait_until, lambda: len(desk.ledger.names()) > 1)
+    assert (desk.root / "a.pdf").read_bytes() == b"corrected"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
-from bulksigner.contract.errors import NotFound
+from bulksigner.contract.errors import NotFound, ProviderError
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.rescan import Rescanner
 from bulksigner.jobs.states import JobStatus
@@ -60,6 +61,51 @@ def test_every_file_is_taken_whatever_its_last_job(desk: Any, rescanner: Rescann
     assert (report.scanned, report.enqueued, report.already_active, report.ignored, report.errors) == (4, 2, 1, 1, 0)
     assert sorted(report.enqueued_files) == ["failed.pdf", "new.pdf"]
     assert desk.announced[-1].change.message == "Queued from rescan of folder in"
+
+
+def test_each_file_carries_the_name_of_its_folder(desk: Any, rescanner: Rescanner, tmp_path: Path) -> None:
+    """PIPE-100: `inputFolder` of a job is the folder where the rescan found its file."""
+    desk.profiles.bindings["other"] = desk.profiles.default
+    desk.drop("a.pdf")
+    (tmp_path / "other" / "b.pdf").touch()
+    rescanner.rescan(None)
+    assert sorted((job.file_name, job.input_folder) for job in desk.ledger.rows) == [
+        ("a.pdf", "in"),
+        ("b.pdf", "other"),
+    ]
+
+
+def lines_about(caplog: pytest.LogCaptureFixture, folder: str) -> list[logging.LogRecord]:
+    heads = (f"Input folder {folder} ", f"Input folder {folder}: ")
+    return [record for record in caplog.records if record.getMessage().startswith(heads)]
+
+
+def test_folders_that_are_left_out_are_one_line_each(
+    desk: Any, rescanner: Rescanner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PIPE-39, PIPE-100: once for the folder, not for each file; a disabled profile is named."""
+    desk.profiles.default.stored.enabled = False
+    for name in ("a.pdf", "b.pdf", "c.pdf"):
+        desk.drop(name)
+        (tmp_path / "other" / name).touch()
+    with caplog.at_level(logging.INFO):
+        rescanner.rescan(None)
+    [disabled] = lines_about(caplog, "in")
+    assert (disabled.levelname, "the profile default is disabled" in disabled.getMessage()) == ("INFO", True)
+    [unassigned] = lines_about(caplog, "other")
+    assert (unassigned.levelname, "is bound to no profile" in unassigned.getMessage()) == ("INFO", True)
+
+
+def test_the_exception_of_an_unreadable_folder_is_in_the_log(
+    desk: Any, rescanner: Rescanner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PIPE-100: with what the storage raised, though the answer only counts it."""
+    shutil.rmtree(desk.root)
+    assert rescanner.rescan("in").folders[0].errors == 1
+    [line] = lines_about(caplog, "in")
+    assert line.levelname == "ERROR"
+    assert line.exc_info is not None
+    assert isinstance(line.exc_info[1], ProviderError)
 
 
 def test_an_unassigned_folder_is_left_out_whole(desk: Any, rescanner: Rescanner, tmp_path: Path) -> None:

@@ -119,16 +119,20 @@ def test_what_is_no_fault_of_the_folder_neither_counts_nor_resets(
 
 
 def test_a_stopped_watcher_ends_its_thread(desk: Any, wait_until: Any) -> None:
-    """PIPE-47: no self-revival."""
+    """PIPE-47: no self-revival; nobody is left who could look, whatever news comes."""
     desk.ledger.fails = 1000
     settings = attrs.evolve(ONE_SAMPLE, stability_poll_interval_ms=1)
     watcher = desk.run(desk.watcher(settings=settings))
     desk.drop("a.pdf")
     wait_until(lambda: watcher.status.state is WatcherState.STOPPED)
+    watcher._thread.join(10)
+    assert not watcher._thread.is_alive()
     desk.ledger.fails = 0
+    listings = desk.folder.listings
     watcher.offer_again("a.pdf")
+    watcher.look_again()
     watcher.stop()
-    assert desk.ledger.names() == []
+    assert (desk.ledger.names(), desk.folder.listings) == ([], listings)
 
 
 @pytest.mark.parametrize("good", ["Enqueued", "AlreadyActive"])

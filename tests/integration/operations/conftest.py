@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -29,7 +32,7 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.profiles.model import OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records import event_log
-from bulksigner.records.engines import Store
+from bulksigner.records.engines import EngineKind, Store
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.settings.model import WatchedFolderSettings
 
@@ -86,7 +89,12 @@ class Desk:
     def claimed(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
         """Take a job as a worker does: claimed, its input copied and measured."""
         self.queued(name, content)
+        return self.claim()
+
+    def claim(self) -> Job:
+        """Claim and stage the oldest job that is queued."""
         [taken] = self.queue.claim(1, Owner("here", "this-life"))
+        name = taken.job.file_name
         folder = self.roots.open_job_folder(taken.job.id)
         fingerprint = next(iter(self.folders)).folder.copy_to(name, folder / name)
         return self.jobs.record(
@@ -101,24 +109,35 @@ class Desk:
 
     def completed(self, name: str = "folha.rem", content: bytes = b"content") -> Job:
         """Take a job to its end as Completed: output delivered, input removed."""
-        job = self.claimed(name, content)
-        output = self.roots.output_path(f"{name}.p7m")
+        return self.deliver(self.claimed(name, content))
+
+    def deliver(self, job: Job) -> Job:
+        """Lead a claimed and staged job to its end as Completed."""
+        return self.promoted(self.signed(job))
+
+    def signed(self, job: Job) -> Job:
+        """Sign a staged job and say where its output will be."""
+        output = self.roots.output_path(f"{job.file_name}.p7m")
         signed = self.roots.job_folder(job.id) / output.name
-        signed.write_bytes(b"signed " + content)
+        signed.write_bytes(b"signed " + (self.roots.job_folder(job.id) / job.file_name).read_bytes())
         measured = durable.measure(signed)
-        durable.promote(signed, output)
-        job = self.jobs.transition(job, "sign", by=Actor.WORKER, message="Signed").job
-        (self.inbox / name).unlink()
-        self.roots.discard_job_folder(job.id)
         return self.jobs.transition(
             job,
-            "complete",
+            "sign",
             by=Actor.WORKER,
-            message="Completed",
+            message="Signed",
             output_path=str(output),
             output_length=measured.length,
             output_sha256=measured.sha256.hex(),
         ).job
+
+    def promoted(self, job: Job) -> Job:
+        """Deliver a signed job and record it."""
+        output = self.roots.output_path(f"{job.file_name}.p7m")
+        durable.promote(self.roots.job_folder(job.id) / output.name, output)
+        (self.inbox / job.file_name).unlink(missing_ok=True)
+        self.roots.discard_job_folder(job.id)
+        return self.jobs.transition(job, "complete", by=Actor.WORKER, message="Completed").job
 
     def read(self, job: Job) -> Job | None:
         """Read a job again."""
@@ -169,3 +188,43 @@ def desk(store: Store, tmp_path: Path) -> Desk:
         clock=utc_now,
     )
     return Desk(store, jobs, queue, folders, roots, inbox, profiles, operations, announced, freed)
+
+
+@attrs.define
+class Neighbour:
+    """Another process on the same database and folders; it does one act at a time, at a moment it is told."""
+
+    _process: subprocess.Popen[str]
+
+    def ask(self, act: str, job: Job, at: float) -> None:
+        """Have an act done at a time of the monotonic clock, which all processes of a machine share."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{act} {job.id} {at}\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Wait for the outcome of the act: a word, or the code of a refusal."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line, "the other process died"
+        return line
+
+
+@pytest.fixture
+def neighbour(desk: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neighbour]:
+    """A second process beside this one, ready to act."""
+    place = str(tmp_path / "db" / "bulksigner.db")
+    if desk.store.kind is EngineKind.POSTGRESQL:
+        place = request.getfixturevalue("postgres_url")
+    script = Path(__file__).with_name("neighbour.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script), desk.store.kind.value, place, str(desk.inbox), str(desk.roots.root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    neighbour = Neighbour(process)
+    assert neighbour.answer() == "ready"
+    yield neighbour
+    process.communicate(timeout=30)
+    assert process.returncode == 0

@@ -23,12 +23,11 @@ from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.records.errors import StoreFailed
 from bulksigner.records.prepared import Prepared
-from bulksigner.records.tables import EventRow, HistoryRow, ProfileRow
+from bulksigner.records.tables import EventRow, HistoryRow
 
 OPERATOR = Person("operator", "ApiKey")
 LINES = Prepared(HistoryRow.select(HistoryRow.id))
 FACTS = Prepared(EventRow.select(EventRow.facts))
-PROFILES = Prepared(ProfileRow.select(ProfileRow.id))
 
 
 def clear(desk: Any) -> Cleared:
@@ -101,12 +100,25 @@ def test_what_is_left_is_one_event(desk: Any, caplog: pytest.LogCaptureFixture) 
     assert line.facts == recorded  # type: ignore[attr-defined]
 
 
-def test_pause_profiles_and_roots_are_untouched(desk: Any) -> None:
+def test_pause_and_roots_are_untouched(desk: Any) -> None:
     """PIPE-103: a clear empties, it does not reset."""
     paused = desk.operations.pausing.pause(OPERATOR, "year end")
     clear(desk)
     assert PauseFlag(desk.store).read() == paused
     assert all(root.is_dir() for root in (desk.roots.processing, desk.roots.error, desk.roots.output, desk.inbox))
+
+
+def test_a_twin_in_error_stays(desk: Any) -> None:
+    """PIPE-103: a folder whose name has a time behind the id cannot be derived from the row; the plain one goes."""
+    job = desk.failed()
+    desk.roots.open_job_folder(job.id)
+    (desk.roots.job_folder(job.id) / "folha.rem").write_bytes(b"of a second life")
+    desk.roots.fail_job_folder(job.id)
+    [twin] = [path for path in desk.roots.error.iterdir() if path.name != job.id]
+    assert twin.name.startswith(f"{job.id}-")
+    assert clear(desk) == Cleared(jobs=1, files=1, folders=1, events=0, items_failed=0)
+    assert list(desk.roots.error.iterdir()) == [twin]
+    assert (twin / "folha.rem").read_bytes() == b"of a second life"
 
 
 def test_inputs_go_without_a_comparison(desk: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 from bulksigner.contract.errors import NotAllowed, NotFound, RaceLost, Refusal
 from bulksigner.files import durable
 from bulksigner.intake.names import mint_landing_name
-from bulksigner.jobs.model import JobSource, Owner
+from bulksigner.jobs.model import JobSource, Owner, utc_now
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.operations.deletion import Deleted, Kept
 from bulksigner.operations.people import Person
@@ -237,6 +237,23 @@ def test_the_landing_copy_of_an_upload_goes_although_never_staged(desk: Any) -> 
     assert not path.exists()
 
 
+def test_the_landing_copy_of_an_upload_goes_although_rewritten(desk: Any) -> None:
+    """PIPE-101, APR-43: staged by the job and changed since; an input of a folder would stay, this one goes."""
+    path = desk.drop(mint_landing_name("nota.xml"), b"as uploaded")
+    job = desk.enqueue(path, file_name="nota.xml", input_folder=None, source=JobSource.UPLOAD)
+    [taken] = desk.queue.claim(1, Owner("here", "this-life"))
+    fingerprint = next(iter(desk.folders)).folder.copy_to(path.name, desk.roots.open_job_folder(job.id) / "nota.xml")
+    job = desk.jobs.record(
+        taken.job, staged_length=fingerprint.length, staged_sha256=fingerprint.sha256.hex(), staged_at=utc_now()
+    )
+    job = desk.jobs.transition(job, "fail", by=Actor.WORKER, message="no").job
+    path.write_bytes(b"rewritten since")
+    deleted = delete(desk, job)
+    assert deleted.removed == (f"input {path}", f"processing/{job.id}/")
+    assert deleted.kept == ()
+    assert not path.exists()
+
+
 def test_a_landing_copy_that_a_retry_needs_stays(desk: Any) -> None:
     """PIPE-101: unless another unfinished job names it."""
     name = mint_landing_name("nota.xml")
@@ -356,7 +373,9 @@ def test_a_database_that_refuses_leaves_the_row(desk: Any, monkeypatch: pytest.M
     monkeypatch.setattr("bulksigner.jobs.removal.write_event", refuse)
     with pytest.raises(StoreFailed):
         delete(desk, job)
-    assert desk.read(job) == job
+    left = desk.read(job)
+    assert (left.status, left.row_version) == (JobStatus.FAILED, job.row_version + 1)
+    assert desk.messages(job)[-1] == "Deletion begun by operator."
     assert desk.freed == []
     monkeypatch.undo()
     assert delete(desk, job).removed == ()

@@ -230,6 +230,52 @@ def test_a_folder_is_let_go_of_and_given_back(
     assert service.profiles.bound("inbox").name == "default"
 
 
+@pytest.mark.parametrize("kind", list(EngineKind), ids=lambda kind: kind.value)
+def test_a_folder_moves_to_another_profile_with_jobs_queued(
+    kind: EngineKind,
+    make_harness: Any,
+    save: Any,
+    leaf: Issued,
+    other: Issued,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """PIPE-37, PIPE-59: queued jobs keep their profile, later files have the new one, each is signed once."""
+    harness = make_harness(
+        database_url=request.getfixturevalue("postgres_url") if kind is EngineKind.POSTGRESQL else None,
+        settings={
+            "Signing:Profiles:1:Name": "slips",
+            "Signing:Profiles:1:Format": "Cades",
+            "Signing:Profiles:1:Certificate:Source": "Pfx",
+            "Signing:Profiles:1:Certificate:Pfx:Path": str(other.write_pfx(tmp_path / "other.pfx", OTHER_PASSWORD)),
+            "Signing:Profiles:1:Certificate:Pfx:Password": OTHER_PASSWORD,
+        },
+    )
+    service = harness.service
+    harness.drop("queued.rem", b"queued")
+    service.watchers.step()
+    assert [(job.status, job.profile_name) for job in harness.jobs()] == [(JobStatus.QUEUED, "default")]
+    save(harness, "default", ProfileChange(folder=None))
+    assert service.profile_watch.step()
+    harness.drop("between.rem", b"between")
+    for _ in range(3):
+        service.watchers.step()
+    assert len(harness.jobs()) == 1
+    save(harness, "slips", ProfileChange(folder="inbox"))
+    assert service.profile_watch.step()
+    harness.drop("later.rem", b"later")
+    jobs = harness.run_until_idle()
+    assert sorted((job.file_name, job.profile_name, job.status) for job in jobs) == [
+        ("between.rem", "slips", JobStatus.COMPLETED),
+        ("later.rem", "slips", JobStatus.COMPLETED),
+        ("queued.rem", "default", JobStatus.COMPLETED),
+    ]
+    signers = {name: leaf if name == "queued" else other for name in ("queued", "between", "later")}
+    for name, issued in signers.items():
+        assert signer_of(harness, f"{name}.rem.p7m", name.encode(), leaf, other) is issued
+    assert list(harness.input_folder().iterdir()) == []
+
+
 def test_a_running_service_rebinds_its_watcher(make_harness: Any, save: Any) -> None:
     """PIPE-59: threads and all, both ways, without a file event."""
     harness = make_harness(settings={"Pipeline:PollIntervalSeconds": 1})

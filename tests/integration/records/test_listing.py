@@ -88,7 +88,7 @@ def plan_of(store: Store, prepared: Prepared, **values: object) -> str:
 LIMITS = {"limit": 50, "offset": 100}
 STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], str]] = {
     "claim": (
-        lambda store: queue._CLAIM[store.kind],
+        lambda store: queue._CLAIM[store.kind, False],
         {"limit": 4, "identity": "a", "incarnation": "1", "now": START},
         "job_queue",
     ),

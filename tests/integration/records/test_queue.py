@@ -18,6 +18,7 @@ from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.prepared import Prepared
 from bulksigner.records.tables import JobRow
 
+ROUNDS = pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=pytest.mark.soak)])
 NewJob = Callable[..., Job]
 BirthMaker = Callable[..., Birth]
 
@@ -148,9 +149,10 @@ def test_no_job_is_claimed_twice(queue: Queue, birth: BirthMaker) -> None:
     assert len(set(ids)) == 300
 
 
-def test_two_enqueues_of_one_path(queue: Queue, birth: BirthMaker, store: Store) -> None:
+@ROUNDS
+def test_two_enqueues_of_one_path(queue: Queue, birth: BirthMaker, store: Store, rounds: int) -> None:
     """PIPE-110: exactly one of two births at once wins, the other records nothing."""
-    for number in range(20):
+    for number in range(rounds):
         name = f"{number}.pdf"
         answers = at_once(*[lambda name=name: queue.enqueue([birth(name)])[0]] * 2)
         assert sorted(answer.outcome.value for answer in answers if isinstance(answer, Enqueued)) == [
@@ -158,7 +160,26 @@ def test_two_enqueues_of_one_path(queue: Queue, birth: BirthMaker, store: Store)
             "Enqueued",
         ]
     with store.reading():
-        assert store.database.execute_sql("SELECT COUNT(*) FROM job_history").fetchone() == (20,)
+        assert store.database.execute_sql("SELECT COUNT(*) FROM job_history").fetchone() == (rounds,)
+
+
+def test_a_birth_sees_its_parent_as_it_was_read(
+    queue: Queue, jobs: Jobs, birth: BirthMaker, new_job: NewJob, owner: Owner
+) -> None:
+    """PIPE-99, PIPE-110: of a parent that changed since there is no child; a birth that is refused leaves it alone."""
+    new_job("a.pdf")
+    [taken] = queue.claim(1, owner)
+    parent = jobs.transition(taken.job, "fail", by=Actor.WORKER, message="no").job
+    child = birth("a.pdf", parent_job_id=parent.id, parent_row_version=parent.row_version)
+    blocking = new_job("a.pdf")
+    [answer] = queue.enqueue([child])
+    assert answer.outcome is Outcome.ALREADY_ACTIVE
+    assert jobs.get(parent.id) == parent
+    jobs.transition(blocking, "cancel", by=Actor.OPERATOR, message="x")
+    jobs.record(parent, message="Deletion begun by operator.")
+    with pytest.raises(RaceLost):
+        queue.enqueue([child])
+    assert jobs.active_for("/in/a.pdf") is None
 
 
 def test_two_batches_in_opposite_order(queue: Queue, birth: BirthMaker) -> None:
@@ -172,21 +193,27 @@ def test_two_batches_in_opposite_order(queue: Queue, birth: BirthMaker) -> None:
     assert outcomes.count(Outcome.ENQUEUED) == outcomes.count(Outcome.ALREADY_ACTIVE) == 40
 
 
-def test_cancel_against_claim(queue: Queue, jobs: Jobs, store: Store, new_job: NewJob, owner: Owner) -> None:
-    """PIPE-110: a job is either cancelled or claimed, and its history tells one story."""
-    for number in range(20):
+@ROUNDS
+@pytest.mark.parametrize(("event", "actor"), [("cancel", Actor.OPERATOR), ("veto", Actor.APPROVER)])
+def test_an_end_against_a_claim(
+    queue: Queue, jobs: Jobs, store: Store, new_job: NewJob, owner: Owner, event: str, actor: Actor, rounds: int
+) -> None:
+    """PIPE-110: a job is either ended, by an operator or a rejection, or claimed; its history tells one story."""
+    for number in range(rounds):
         job = new_job(f"{number}.pdf")
-        canceled, claimed = at_once(
-            lambda job=job: jobs.transition(job, "cancel", by=Actor.OPERATOR, message="Operator canceled."),
+        ended, claimed = at_once(
+            lambda job=job: jobs.transition(job, event, by=actor, message="No."),
             lambda: queue.claim(1, owner),
         )
-        if isinstance(canceled, Changed):
+        if isinstance(ended, Changed):
             assert claimed == []
+            assert ended.job.status is JobStatus.CANCELED
         else:
-            assert isinstance(canceled, RaceLost)
+            assert isinstance(ended, RaceLost)
             assert isinstance(claimed, list)
-            assert len(claimed) == 1
-        assert len(history(store, job.id)) == 2
+            assert [one.job.id for one in claimed] == [job.id]
+        told = "No." if isinstance(ended, Changed) else "Processing started"
+        assert [line.message for line in history(store, job.id)][1:] == [told]
 
 
 @pytest.mark.parametrize(("first", "second"), [("release", "expire"), ("veto", "release"), ("cancel", "expire")])

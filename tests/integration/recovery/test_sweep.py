@@ -141,6 +141,26 @@ def test_what_waits_is_not_touched(jobs: Jobs, roots: WorkRoots, reach: Any) -> 
     assert read(jobs, job) == job
 
 
+@pytest.mark.parametrize(
+    ("event", "status"), [("dispatch", JobStatus.AWAITING_SIGNER), ("park", JobStatus.AWAITING_APPROVAL)]
+)
+def test_a_job_that_waits_for_others_keeps_row_and_staged_copy(
+    jobs: Jobs, roots: WorkRoots, store: Store, reach: Any, event: str, status: JobStatus
+) -> None:
+    """CLU-08: neither ended nor moved, beside a job in flight that is."""
+    job = jobs.transition(reach(JobStatus.PROCESSING), event, by=Actor.WORKER, message="waits").job
+    assert job.status is status
+    lost = reach(JobStatus.PROCESSING, "lost.pdf")
+    lines = listing.history(store, job.id)
+    report = sweep(jobs, roots)
+    assert [changed.job.id for changed in report.interrupted] == [lost.id]
+    assert (report.cleared, report.unexplained, report.folderless) == ((), (), ())
+    assert read(jobs, job) == job
+    assert listing.history(store, job.id) == lines
+    assert (roots.job_folder(job.id) / "folha.pdf").read_bytes() == b"staged"
+    assert not roots.error_folder(job.id).exists()
+
+
 def test_the_folder_of_a_completed_job_is_cleared(jobs: Jobs, roots: WorkRoots, reach: Any) -> None:
     """CLU-87: and nothing else of it changes."""
     job = reach(JobStatus.COMPLETED)

@@ -11,12 +11,15 @@ from typing import Any
 import falcon.testing
 import pytest
 
+from bulksigner.contract.errors import NotAllowed
 from bulksigner.exposure import expose
 from bulksigner.jobs import listing
-from bulksigner.jobs.states import JobStatus
+from bulksigner.jobs.states import ACTIVE, JobStatus
 from bulksigner.operations.clear import Interrupted
 from bulksigner.operations.leftovers import Leftovers
 from bulksigner.operations.people import Person
+from bulksigner.pipeline.tasks import CheckTask, DeliverTask, SignTask, StageTask
+from bulksigner.profiles.store import ProfileStore
 from bulksigner.testing.harness import API_KEY
 from bulksigner.web.app import create_app
 
@@ -70,6 +73,40 @@ def test_a_pause_outlives_a_restart(harness: Any, pdf_file: Any) -> None:
         "Pipeline resumed by operator.",
         "Pipeline paused by operator. Reason: year end.",
     ]
+
+
+def test_an_upload_while_paused_waits_and_runs_after_the_resume(harness: Any, pdf_file: Any) -> None:
+    """PIPE-68, CLU-56: it is accepted and queued; nothing is claimed before the resume."""
+    post(harness, "/api/pipeline/pause")
+    job = harness.upload("contract.pdf", pdf_file())
+    assert job.status is JobStatus.QUEUED
+    for _ in range(3):
+        assert harness.service.worker.step() == 0
+    assert [one.status for one in harness.jobs()] == [JobStatus.QUEUED]
+    post(harness, "/api/pipeline/resume")
+    assert [(one.id, one.status) for one in harness.run_until_idle()] == [(job.id, JobStatus.COMPLETED)]
+    assert harness.outputs() == ["contract.signed.pdf"]
+
+
+def test_folder_rescan_and_retry_work_with_uploads_off(make_harness: Any, pdf_file: Any) -> None:
+    """API-55: `Upload:Enabled` closes that one door and no other."""
+    harness = make_harness(settings={"Upload:Enabled": False})
+    with pytest.raises(NotAllowed) as refused:
+        harness.upload("upload.pdf", pdf_file())
+    assert refused.value.code == "upload.disabled"
+    harness.drop("contract.pdf", pdf_file())
+    assert [job.status for job in harness.run_until_idle()] == [JobStatus.COMPLETED]
+    path = harness.drop("mended.pdf", b"no PDF")
+    failed = harness.run_until_idle()[-1]
+    path.write_bytes(pdf_file())
+    assert post(harness, f"/api/jobs/{failed.id}/retry")["status"] == "Queued"
+    assert harness.run_until_idle()[-1].status is JobStatus.COMPLETED
+    path = harness.drop("again.pdf", b"no PDF")
+    assert harness.run_until_idle()[-1].status is JobStatus.FAILED
+    path.write_bytes(pdf_file())
+    assert post(harness, "/api/rescan")["totals"]["enqueued"] == 1
+    assert harness.run_until_idle()[-1].status is JobStatus.COMPLETED
+    assert harness.outputs() == ["again.signed.pdf", "contract.signed.pdf", "mended.signed.pdf"]
 
 
 def test_a_canceled_file_waits_for_a_rescan(harness: Any, pdf_file: Any) -> None:
@@ -133,7 +170,12 @@ def test_a_deleted_completed_job_frees_its_output_name(harness: Any, pdf_file: A
 
 
 def test_a_cleared_service_works_on(harness: Any, pdf_file: Any, xml_file: Any) -> None:
-    """PIPE-103, API-67: all is gone, uploads and the event of the seeding too; the next file is signed as before."""
+    """PIPE-103, API-67: all is gone, uploads and the event of the seeding too; profiles and their folders are not.
+
+    The next life reads them from the database and signs the next file as before.
+    """
+    profiles = ProfileStore(harness.service.store).all()
+    assert [profile.input_folder for profile in profiles] == ["inbox"]
     harness.drop("contract.pdf", pdf_file())
     harness.drop("broken.pdf", b"no PDF")
     harness.upload("invoice.xml", xml_file())
@@ -146,8 +188,54 @@ def test_a_cleared_service_works_on(harness: Any, pdf_file: Any, xml_file: Any) 
     assert harness.outputs() == []
     assert list(harness.input_folder().iterdir()) == []
     assert client(harness).simulate_get("/api/events/types").json == ["JobsCleared"]
+    assert ProfileStore(harness.service.store).all() == profiles
+    harness.restart()
     harness.drop("contract.pdf", pdf_file())
     assert [job.status for job in harness.run_until_idle()] == [JobStatus.COMPLETED]
+
+
+@pytest.mark.parametrize("task", [StageTask, SignTask, CheckTask, DeliverTask])
+def test_a_clear_while_a_job_is_signed(harness: Any, task: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """PIPE-104: it loses its staged copy; its worker fails it, finds no row, logs both, and delivers nothing."""
+    harness.drop("folha.rem", b"content")
+    harness.before_task(task, lambda _: harness.service.operations.clearing.clear(OPERATOR))
+    harness.service.watchers.step()
+    assert harness.service.worker.step() == 1
+    assert harness.jobs() == []
+    assert harness.outputs() == []
+    told = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("Job failed in step ") for line in told)
+    assert any("no longer as it was read" in line for line in told)
+    harness.drop("next.rem", b"content")
+    assert [job.status for job in harness.run_until_idle()] == [JobStatus.COMPLETED]
+
+
+@pytest.mark.parametrize("engine", ["InProcess", "Processes"])
+def test_clears_beside_a_service_at_work(make_harness: Any, engine: str) -> None:
+    """PIPE-103, PIPE-104: with real workers, whatever each job was at, no output is left that nobody accounts for."""
+    harness = make_harness(engine=engine, settings={"Pipeline:MaxConcurrency": 4, "Signing:EngineWorkers": 2})
+    service = harness.service
+    service.start()
+    warned: set[str] = set()
+    clearing = service.operations.clearing
+    remove_all = clearing._removal.remove_all
+
+    def note_late(*arguments: Any) -> Any:
+        removed = remove_all(*arguments)
+        warned.update(removed.late_outputs)
+        return removed
+
+    clearing._removal.remove_all = note_late
+    for number in range(6):
+        for each in range(25):
+            harness.drop(f"{number}-{each}.rem", b"content")
+        wait_for(lambda: service.jobs.counts()[JobStatus.COMPLETED] > 2)
+        clearing.clear(OPERATOR)
+    post(harness, "/api/rescan")
+    wait_for(lambda: not any(service.jobs.counts()[status] for status in ACTIVE))
+    service.stop()
+    named = {job.output_path for job in harness.jobs() if job.status is JobStatus.COMPLETED}
+    assert {str(harness.output(name)) for name in harness.outputs()} - warned == named - warned
 
 
 def test_a_stop_ends_a_clear_and_leaves_the_rows(

@@ -56,6 +56,15 @@ def bulksigner_banner_rows(settings):
 """
 
 
+KEYLESS = {
+    "Signing__Profiles__0__Name": "default",
+    "Signing__Profiles__0__Method": "Remote",
+    "Signing__Certificate__Source": None,
+    "Signing__Certificate__Pfx__Path": None,
+    "Signing__Certificate__Pfx__Password": None,
+}
+
+
 @pytest.fixture
 def shown(built: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Build a service and return what its panels print, with what differs from run to run in angle brackets."""
@@ -133,11 +142,7 @@ def test_a_profile_without_a_key_and_storage_of_a_plugin(shown: Any, install: An
     assert shown(
         Storage__Inputs__0__Provider="Share",
         Storage__Inputs__0__PollIntervalSeconds="5",
-        Signing__Profiles__0__Name="default",
-        Signing__Profiles__0__Method="Remote",
-        Signing__Certificate__Source=None,
-        Signing__Certificate__Pfx__Path=None,
-        Signing__Certificate__Pfx__Password=None,
+        **KEYLESS,
     ) == stored("keyless")
 
 
@@ -173,3 +178,92 @@ def test_a_paused_pipeline(shown: Any) -> None:
         service.store.write(lambda: service.store.execute(query))
 
     assert shown(pause) == stored("paused")
+
+
+def test_a_profile_without_a_key_is_a_green_row(built: Any, install: Any, tmp_path: Path) -> None:
+    """API-87, OPS-34: a row of its own name that never gates, and none for a key that nobody opens."""
+    (tmp_path / "site" / "remote_kit.py").write_text(PLUGIN)
+    install("remote_kit", "remote_kit")
+    rows = {row.name: row for row in built(**KEYLESS).readiness.report().rows}
+    row = rows["signing-profile-keyless:default"]
+    assert (row.ok, row.gating) == (True, False)
+    assert row.detail == "needs no key: the method Remote signs"
+    assert "signing-profile:default" not in rows
+
+
+def rows_of(printed: str) -> dict[str, str]:
+    """Return the rows of the ready panel."""
+    return {
+        label.strip(): value for label, _, value in (line.partition(" = ") for line in printed.splitlines()) if value
+    }
+
+
+def test_the_rows_follow_the_settings(
+    built: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-31: where an operator looks whether a setting took effect; the version with its build metadata."""
+    monkeypatch.setattr(panels, "product_version", lambda: "9.8.7+build.654")
+    service = built(
+        BULK_SIGNER_ENVIRONMENT="Staging",
+        Pipeline__PollIntervalSeconds="7",
+        Logging__LogLevel__Default="Error",
+        Logging__File__Path=str(tmp_path / "elsewhere"),
+        Logging__File__WriteToConsole="false",
+        Storage__Root=str(tmp_path / "other-data"),
+        Backup__Enabled="true",
+        Backup__Disk__Path=str(tmp_path / "copies"),
+        Backup__IntervalHours="6",
+    )
+    capsys.readouterr()
+    panels.show(service, ["http://127.0.0.1:1", "http://127.0.0.1:2"])
+    rows = rows_of(capsys.readouterr().out)
+    wanted = {
+        "environment": "Staging",
+        "listen": "http://127.0.0.1:1, http://127.0.0.1:2",
+        "content root": str(tmp_path),
+        "storage root": str(tmp_path / "other-data"),
+        "logs": f"{tmp_path / 'elsewhere'}, Error",
+        "poll interval": "7s",
+        "backup": f"{tmp_path / 'copies'}, every 6 h",
+        "version": "9.8.7+build.654",
+    }
+    assert {label: rows[label] for label in wanted} == wanted
+    assert str(tmp_path / "data" / "db" / "bulksigner.db") in rows["operational store"]
+
+
+def test_the_warnings_of_the_panel_reach_the_log_file(built: Any, tmp_path: Path) -> None:
+    """OPS-33, OPS-35, OPS-36: durable where the terminal is not, at the level of the panel's line."""
+    (tmp_path / "second").mkdir()
+    service = built(
+        Storage__Inputs__1__Name="second",
+        Storage__Inputs__1__Path=str(tmp_path / "second"),
+        **profile(0, tmp_path, Name="default", Verify="false")
+        | {"Signing__Profiles__0__Certificate__Pfx__Password": "senha de teste, longa"},
+        **profile(1, tmp_path, Name="lost", Format="Cades", Certificate__Pfx__Path=str(tmp_path / "nowhere.pfx")),
+    )
+    panels.show(service, ["http://127.0.0.1:8080"])
+    service.stop()
+    [path] = (tmp_path / "data" / "logs").glob("bulksigner-*.log")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for told in (
+        "[WRN] Profile 'default': verify=off; signed files are not checked before they leave",
+        "[WRN] Profile 'default': validate-cert=off; ",
+        "[FTL] Profile 'lost': ",
+        "[WRN] Input folder 'second' was left without a profile",
+    ):
+        assert [line for line in lines if told in line], told
+
+
+def test_an_unassigned_folder_is_warned_of_at_every_start(
+    built: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PIPE-60: also when the import of the first start is long over."""
+    (tmp_path / "second").mkdir()
+    second = {"Storage__Inputs__1__Name": "second", "Storage__Inputs__1__Path": str(tmp_path / "second")}
+    for _ in range(2):
+        caplog.clear()
+        service = built(**second)
+        service.watchers.step()
+        service.stop()
+        [line] = [one for one in caplog.records if one.getMessage().startswith("Input folder second is bound to no")]
+        assert line.levelname == "WARNING"

@@ -110,7 +110,7 @@ def test_a_retry_is_a_new_job_that_names_its_parent() -> None:
     queue = FakeQueue()
     changed = operator(job(), queue=queue).retry(JOB_ID, OPERATOR)
     (birth,) = queue.births
-    assert birth.parent_job_id == JOB_ID
+    assert (birth.parent_job_id, birth.parent_row_version) == (JOB_ID, job().row_version)
     assert birth.source is JobSource.RETRY
     assert (birth.file_name, birth.original_path, birth.input_folder) == ("folha.pdf", "/in/folha.pdf", "payments")
     assert (birth.profile_name, birth.format) == ("Folha", Format.PADES)
@@ -183,7 +183,7 @@ def test_a_retry_has_the_metadata_of_its_parent() -> None:
     """PIPE-99, PIPE-116: copied, with the digest of the sidecar, so that it goes with its input after all."""
     queue = FakeQueue()
     parent = job(metadata={"lote": "17"}, sidecar_sha256="ab" * 32)
-    operator(parent, queue=queue).retry(JOB_ID)
+    operator(parent, queue=queue).retry(JOB_ID, OPERATOR)
     [birth] = queue.births
     assert (dict(birth.metadata), birth.sidecar_sha256) == ({"lote": "17"}, "ab" * 32)
 
@@ -193,5 +193,5 @@ def test_a_job_that_was_refused_for_its_name_is_not_retried() -> None:
     queue = FakeQueue()
     refused_job = job(error_code="file.already-processed")
     with pytest.raises(NotAllowed) as refused:
-        operator(refused_job, queue=queue, has_input=False).retry(JOB_ID)
+        operator(refused_job, queue=queue, has_input=False).retry(JOB_ID, OPERATOR)
     assert (refused.value.code, queue.births) == ("file.already-processed", [])

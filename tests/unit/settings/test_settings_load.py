@@ -44,6 +44,12 @@ def test_defaults(host) -> None:
     assert (loaded.environment, loaded.content_root) == ("Production", host.root)
 
 
+def test_jobs_run_one_by_one_unless_the_settings_say_otherwise(host) -> None:
+    """CFG-121: the default is sequential, as a token with one session needs it."""
+    assert host.load().core.pipeline.max_concurrency == 1
+    assert host.load({"Pipeline__MaxConcurrency": "4"}).core.pipeline.max_concurrency == 4
+
+
 def test_the_rules_of_intake_have_their_defaults_and_can_be_set(host) -> None:
     """CFG-122, CFG-131, CFG-183: names are remembered, ten failures end a watch, no folder has sidecars."""
     core = host.load().core
