@@ -24,6 +24,9 @@ from bulksigner.formats.der_reader import Reader
 from bulksigner.formats.model import CheckFailed, Expectation
 from bulksigner.formats.spec import BASELINE_B
 
+# A library may warn of a damaged certificate before it refuses it, as of a serial number that became negative.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 CONTENT = b"0001 payment of 10,00\r\n" * 20
 FORMS = [(False, False), (True, False), (False, True), (True, True)]
 FORM_NAMES = ["attached-der", "detached-der", "attached-pem", "detached-pem"]
@@ -62,8 +65,6 @@ def test_facts_are_those_of_the_signature(
 
 
 @pytest.mark.parametrize(("detached", "pem"), FORMS, ids=FORM_NAMES)
-# A library may warn of a damaged certificate before it refuses it, as of a serial number that became negative.
-@pytest.mark.filterwarnings("ignore")
 def test_every_flipped_byte_is_found(
     rsa_key: Any, expectation: Expectation, detached: bool, pem: bool, sign: Any
 ) -> None:

@@ -23,6 +23,9 @@ from bulksigner.formats.pdf_reader import PdfFile
 from bulksigner.formats.pdf_syntax import PdfString, Reference, parse_value
 from bulksigner.formats.spec import BASELINE_B
 
+# A library may warn of a damaged certificate before it refuses it, as of a serial number that became negative.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 LAYOUTS = ("classic", "streams", "hybrid")
 
 
@@ -77,8 +80,6 @@ def test_facts_are_those_of_the_signature(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-# A library may warn of a damaged certificate before it refuses it, as of a serial number that became negative.
-@pytest.mark.filterwarnings("ignore")
 def test_every_flipped_byte_is_found(make_case: Callable[..., Case], rsa_key: Any, layout: str) -> None:
     """BEY-01: one bit flipped in any byte fails the check, but where only the issuer's own signature could tell."""
     case = make_case(layout=layout, form="indirect")
