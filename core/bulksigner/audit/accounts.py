@@ -210,16 +210,19 @@ class _Look:
 
     def _compare(self, path: Path, job: Job) -> None:
         """Compare an output with what was recorded when it was promoted."""
+        reason = "its content is not what the job delivered"
         try:
-            seen = path.stat()
+            seen = path.lstat()
             modified_at = datetime.datetime.fromtimestamp(seen.st_mtime, datetime.UTC)
             is_as_recorded = seen.st_size == job.output_length and modified_at == job.output_modified_at
             if self.audit.hashes or not is_as_recorded:
                 is_as_recorded = durable.measure(path).sha256.hex() == job.output_sha256
         except FileNotFoundError:
             return
+        except OSError as error:
+            # A link, or a file that this account may not read: nobody can say that it is the job's.
+            is_as_recorded, reason = False, f"it cannot be compared: {error.strerror or error}"
         if not is_as_recorded and self.period.holds_file(path):
-            reason = "its content is not what the job delivered"
             self.found.append(Unaccounted(Kind.OUTPUT, str(path), reason, job.id))
 
 

@@ -7,12 +7,13 @@ import json
 import os
 
 from bulksigner.audit.accounts import Account, Audit, Period, run_audit
-from bulksigner.boot import lay_foundation, open_store
+from bulksigner.boot import lay_foundation
+from bulksigner.cli.desk import open_database
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.states import ACTIVE, JobStatus
-from bulksigner.records.migrate import require_current_schema
+from bulksigner.observability.redaction import Scrubber
 
 __all__ = ["audit"]
 
@@ -24,13 +25,9 @@ def audit(*, start: str | None, end: str | None, hashes: bool, as_json: bool) ->
     period = Period(_read_time("--from", start), _read_time("--to", end))
     foundation = lay_foundation(os.environ)
     core = foundation.settings.core
-    store = open_store(foundation.settings)
-    try:
-        require_current_schema(store)
+    with open_database(foundation, Scrubber(foundation.settings.secrets)) as store:
         folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
         account = run_audit(Audit(store, folders, WorkRoots(core.storage.root), hashes), period)
-    finally:
-        store.close()
     print(json.dumps(_document(account, period), indent=2) if as_json else "\n".join(_lines(account, period)))
     return EXIT_UNACCOUNTED if account.unaccounted else 0
 

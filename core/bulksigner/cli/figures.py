@@ -7,10 +7,11 @@ import os
 
 import attrs
 
-from bulksigner.boot import lay_foundation, open_store
+from bulksigner.boot import lay_foundation
+from bulksigner.cli.desk import open_database
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
-from bulksigner.records.migrate import require_current_schema
+from bulksigner.observability.redaction import Scrubber
 from bulksigner.statistics.durations import write_duration, write_exact
 from bulksigner.statistics.figures import Figures, Mean, read_figures
 
@@ -19,15 +20,11 @@ __all__ = ["show_statistics"]
 
 def show_statistics(*, as_json: bool) -> int:
     """Print what the stages of completed jobs took; also while the service runs."""
-    settings = lay_foundation(os.environ).settings
-    if not settings.core.statistics.enabled:
+    foundation = lay_foundation(os.environ)
+    if not foundation.settings.core.statistics.enabled:
         raise BulkSignerError("Statistics are switched off (Statistics:Enabled = false); stored rows are kept.")
-    store = open_store(settings)
-    try:
-        require_current_schema(store)
+    with open_database(foundation, Scrubber(foundation.settings.secrets)) as store:
         figures = read_figures(store, utc_now())
-    finally:
-        store.close()
     print(json.dumps(_document(figures), indent=2) if as_json else "\n".join(_lines(figures)))
     return 0
 

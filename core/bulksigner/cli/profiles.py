@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import errno
 import getpass
 import json
 import os
@@ -24,6 +25,7 @@ from bulksigner.profiles.seal import key_of
 __all__ = ["run"]
 
 EXIT_CHECK_FAILED = 1
+SECRET_LIMIT_BYTES = 64 * 1024
 ACTOR = "operator (command line)"
 
 
@@ -203,11 +205,20 @@ def _read_secrets(parsed: argparse.Namespace) -> dict[str, Secret]:
     for given in parsed.secret_file:
         key, path = _split(given, "KEY=FILE")
         try:
-            found[key] = Secret(Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r"))
+            found[key] = Secret(_read_file(Path(path)).removesuffix("\n").removesuffix("\r"))
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
             raise BulkSignerError(f"The file {path}, which should hold {key}, cannot be read: {reason}.") from error
     return found
+
+
+def _read_file(path: Path) -> str:
+    # A device may never end.
+    with path.open("rb") as source:
+        content = source.read(SECRET_LIMIT_BYTES + 1)
+    if len(content) > SECRET_LIMIT_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {SECRET_LIMIT_BYTES} bytes")
+    return content.decode("utf-8")
 
 
 def _ask(key: str) -> Secret:

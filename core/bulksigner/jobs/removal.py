@@ -51,11 +51,15 @@ _NEXT_PAGE = Prepared(
     .limit(slot("limit"))
 )
 # By hand and in bulk what the foreign keys would do row by row.
-_REMOVE_HISTORY = Prepared(HistoryRow.delete())
+_REMOVE_HISTORY = Prepared(HistoryRow.delete().where(HistoryRow.at <= slot("until")))
 _END_LINKS = Prepared(JobRow.update({JobRow.parent_job_id: None}).where(JobRow.parent_job_id.is_null(False)))
-_REMOVE_ALL = Prepared(JobRow.delete())
+# A file that was turned away meanwhile lies below `error/`, where nothing takes it again: its row tells of it.
+_IS_TURNED_AWAY = JobRow.error_code.in_(["file.already-processed", "job.metadata-invalid"])
+_REMOVE_ALL = Prepared(JobRow.delete().where(JobRow.created_at <= slot("until")))
 _REMOVE_LATE = Prepared(
-    JobRow.delete().where(JobRow.created_at > slot("until")).returning(JobRow.id, JobRow.output_path)
+    JobRow.delete()
+    .where(JobRow.created_at > slot("until"), JobRow.error_code.is_null() | ~_IS_TURNED_AWAY)
+    .returning(JobRow.id, JobRow.output_path)
 )
 _SOME = [f"some_{number}" for number in range(PAGE_SIZE)]
 _IS_ONE_OF_SOME = JobRow.id.in_([slot(name) for name in _SOME])
@@ -122,6 +126,8 @@ class Removal:
     ) -> Removed:
         """Remove every job, and every event from before a time, in one transaction with the event that `tell` makes.
 
+        A job of a file that was turned away since that time stays.
+
         `swept` are jobs that were not at their end when their files were swept, each with the version it had; raises
         `MovedOn`, and removes nothing, when one of them has another by now (PIPE-104).
 
@@ -132,10 +138,14 @@ class Removal:
 
         def act() -> Removed:
             lift_time_limit(self._store)
-            self._store.execute(_REMOVE_HISTORY)
+            self._store.execute(_REMOVE_HISTORY, until=events_before)
             self._store.execute(_END_LINKS)
             late = self._store.execute(_REMOVE_LATE, until=events_before).rows
-            jobs = len(late) + self._remove_swept(swept or {}) + self._store.execute(_REMOVE_ALL).count
+            jobs = (
+                len(late)
+                + self._remove_swept(swept or {})
+                + self._store.execute(_REMOVE_ALL, until=events_before).count
+            )
             outputs = tuple(str(output) for _, output in late if output is not None)
             removed = Removed(jobs, delete_events(self._store, events_before), outputs)
             event = tell(removed)

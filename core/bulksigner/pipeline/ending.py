@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost, StepFailed
+from bulksigner.files import durable
 from bulksigner.files.durable import is_disk_full
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
@@ -99,6 +100,7 @@ class Ending:
         )
         if isinstance(error, RaceLost):
             # Another writer has the job's row (it was cleared, or taken over): its files are that writer's business.
+            await apart(lambda: _drop_if_cleared(work))
             return
         is_delivered = await apart(lambda: _keep_files(work))
         changed = await self._insist(work, JobStatus.FAILED, lambda: _failure(work, code, text, is_delivered))
@@ -122,6 +124,7 @@ class Ending:
                 return await _attempt(work, end, act)
             except (RaceLost, NotAllowed) as error:
                 log.warning("Job %s was not recorded as %s: %s", work.job.id, end.value, error.message)
+                await apart(lambda: _drop_if_cleared(work))
                 return None
             except Exception:  # the store is gone or full; what is on disk is settled, only its record is missing
                 if not is_told:
@@ -132,6 +135,16 @@ class Ending:
                 break
         log.critical("Job %s was not recorded as %s; the next start settles it", work.job.id, end.value)
         return None
+
+
+def _drop_if_cleared(work: Work) -> None:
+    """Remove the folders of a job whose row is gone, as whoever removed the row could not know of them (PIPE-104)."""
+    try:
+        if work.parts.jobs.get(work.job.id) is None:
+            for folder in (work.parts.roots.job_folder(work.job.id), work.parts.roots.error_folder(work.job.id)):
+                durable.remove_folder(folder)
+    except (BulkSignerError, OSError) as error:
+        log.warning("What job %s has left below processing/ or error/ stays: %s", work.job.id, describe(error))
 
 
 def _keep_files(work: Work) -> bool:

@@ -15,7 +15,7 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.lanes import Done
 from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
 from bulksigner.pipeline.engine_channel import Call, WorkerChannel
-from bulksigner.pipeline.engine_worker import Broken, FindFault, Forget, KeyAbsent, WorkerBoot
+from bulksigner.pipeline.engine_worker import Broken, FindFault, Forget, KeyAbsent, Lesson, WorkerBoot
 from bulksigner.pipeline.tasks import SignTask, Task
 from bulksigner.profiles.model import KeyReference
 
@@ -50,7 +50,7 @@ class ProcessEngine:
         self._count = workers
         self._here = here
         self._call_limit_seconds = call_limit_seconds
-        self._references: dict[str, KeyReference] = {}
+        self._lessons: dict[str, Lesson] = {}
         self._signs_here = False
         self._guard = threading.RLock()
         self._workers: list[WorkerChannel] = []
@@ -78,28 +78,29 @@ class ProcessEngine:
         if not reference.portable:
             self._signs_here = True
             return
+        lesson = Lesson(reference, key.certificate)
         try:
-            pickle.dumps(reference)
+            pickle.dumps(lesson)
         except Exception as error:  # noqa: BLE001 - the block is of a plugin's class, which may refuse in any way
             self._keep_here(reference, f"its settings cannot be sent ({type(error).__name__})")
             return
         with self._guard:
-            self._references[reference.profile] = reference
-            taught = [self._teach(worker, reference) for worker in self._workers]
+            self._lessons[reference.profile] = lesson
+            taught = [self._teach(worker, lesson) for worker in self._workers]
         for over in taught:
             over.wait(START_LIMIT_SECONDS)
 
     def forget(self, reference: KeyReference) -> None:
         self._here.forget(reference)
         with self._guard:
-            self._references.pop(reference.profile, None)
+            self._lessons.pop(reference.profile, None)
             for worker in self._workers:
                 if reference.profile in worker.profiles:
                     worker.profiles.discard(reference.profile)
                     worker.send(Call(Forget(reference.profile), _ignore))
 
     def begin(self, task: Task[Any], done: Done) -> None:
-        if isinstance(task, SignTask) and task.profile not in self._references:
+        if isinstance(task, SignTask) and task.profile not in self._lessons:
             self._here.begin(task, done)
             return
         self._send(Call(task, done))
@@ -153,13 +154,13 @@ class ProcessEngine:
     def _hand(self, worker: WorkerChannel, call: Call) -> None:
         """Give a worker a call; the key it needs goes ahead of it unless the worker has it."""
         if isinstance(call.task, SignTask):
-            reference = self._references.get(call.task.profile)
-            if reference is not None and reference.profile not in worker.profiles:
-                self._teach(worker, reference)
+            lesson = self._lessons.get(call.task.profile)
+            if lesson is not None and call.task.profile not in worker.profiles:
+                self._teach(worker, lesson)
         worker.send(call)
 
-    def _teach(self, worker: WorkerChannel, reference: KeyReference) -> threading.Event:
-        over = threading.Event()
+    def _teach(self, worker: WorkerChannel, lesson: Lesson) -> threading.Event:
+        over, reference = threading.Event(), lesson.reference
 
         def note(_: Any, error: BaseException | None) -> None:
             if error is not None and not self._is_closed and not isinstance(error, WorkerLost):
@@ -168,7 +169,7 @@ class ProcessEngine:
             over.set()
 
         worker.profiles.add(reference.profile)
-        worker.send(Call(reference, note, START_LIMIT_SECONDS))
+        worker.send(Call(lesson, note, START_LIMIT_SECONDS))
         return over
 
     def _start_worker(self) -> WorkerChannel:
@@ -231,9 +232,9 @@ class ProcessEngine:
                 log.error("Another signing worker process could not be started: %s", error)
                 return
             self._workers.append(fresh)
-            for reference in list(self._references.values()):
-                self._teach(fresh, reference)
-            while self._waiting and len(fresh.calls) < AHEAD + 1 + len(self._references):
+            for lesson in list(self._lessons.values()):
+                self._teach(fresh, lesson)
+            while self._waiting and len(fresh.calls) < AHEAD + 1 + len(self._lessons):
                 self._hand(fresh, self._waiting.popleft())
 
     def _watch(self) -> None:
@@ -247,7 +248,7 @@ class ProcessEngine:
 
     def _give_up_workers(self, reference: KeyReference, error: BaseException) -> None:
         """Keep a profile here until its key is opened anew; said once, whichever worker meets it first."""
-        if self._references.pop(reference.profile, None) is not None:
+        if self._lessons.pop(reference.profile, None) is not None:
             self._keep_here(reference, f"a worker could not open its key ({error})")
 
     def _keep_here(self, reference: KeyReference, reason: str) -> None:
@@ -256,11 +257,12 @@ class ProcessEngine:
 
 
 def _stopped() -> StepFailed:
-    return StepFailed("The signing workers have been stopped.")
+    # With a code of its own, or the step would give it one that blames the signature.
+    return StepFailed("The service was stopped before the job had ended; retry the job.", code="recovery.interrupted")
 
 
 def _is_lesson(call: Call) -> bool:
-    return isinstance(call.task, KeyReference | FindFault | Forget)
+    return isinstance(call.task, Lesson | FindFault | Forget)
 
 
 def _ignore(_: Any, __: BaseException | None) -> None:

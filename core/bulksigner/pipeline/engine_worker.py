@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.settings import Secret, Settings
 from bulksigner.contract.signing import Format
 from bulksigner.formats.self_test import find_fault
@@ -29,7 +29,7 @@ from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
-__all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "WorkerBoot", "run"]
+__all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "Lesson", "WorkerBoot", "run"]
 
 
 GARBAGE_LIMIT = 2_000
@@ -52,6 +52,14 @@ class WorkerBoot:
 @attrs.frozen
 class FindFault:
     """Ask for the outcome of the worker's self-test."""
+
+
+@attrs.frozen
+class Lesson:
+    """Ask a worker to open a key by its reference; `certificate` (DER) is that of the key in force."""
+
+    reference: KeyReference
+    certificate: bytes
 
 
 @attrs.frozen
@@ -84,17 +92,24 @@ class _Bench:
         self._fault = fault
         self._keys: dict[str, OpenedKey] = {}
 
-    def open(self, reference: KeyReference) -> None:
+    def open(self, lesson: Lesson) -> None:
+        reference = lesson.reference
         for secret in _secrets_of(reference.block):
             self._scrubber.register(secret)
         source = self._registry.certificate_source(reference.source)
         # Should it not open, the key of an earlier block must not sign.
         self._keys.pop(reference.profile, None)
         with self._registry.guard(source):
-            self._keys[reference.profile] = source.open(reference.block)
+            key = source.open(reference.block)
+            found = key.certificate
+        if found != lesson.certificate:
+            # What lies behind the settings was replaced since the service opened it; that is in force when it says so.
+            key.close()
+            raise StepFailed("another certificate is there now than the one in force; reopen the profile to use it")
+        self._keys[reference.profile] = key
 
     def do(self, call: Any) -> Any:
-        if isinstance(call, KeyReference):
+        if isinstance(call, Lesson):
             self.open(call)
             return None
         if isinstance(call, FindFault):

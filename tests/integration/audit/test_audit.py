@@ -109,6 +109,13 @@ def change_quietly(made: Any) -> tuple[Kind, str]:
     return Kind.OUTPUT, path.name
 
 
+def link(made: Any) -> tuple[Kind, str]:
+    path = made.output("signed.rem.p7m")
+    path.unlink()
+    path.symlink_to("/etc/hostname")
+    return Kind.OUTPUT, path.name
+
+
 def land(made: Any) -> tuple[Kind, str]:
     name = mint_landing_name("a.pdf")
     (made.input_folder() / name).write_bytes(b"?")
@@ -124,6 +131,7 @@ LOSSES: dict[str, Callable[[Any], tuple[Kind, str]]] = {
     "a folder of a job that ended": lambda made: (Kind.PROCESSING, add(made, "processing", made.jobs()[0].id)),
     "an output that grew": lambda made: change(made, b"tampered with"),
     "an output of the same length": change_quietly,
+    "an output that is a link": link,
     "an upload nobody acknowledged": land,
 }
 
@@ -230,6 +238,18 @@ def test_every_job_is_read_once_in_order(store: Store, monkeypatch: pytest.Monke
     seen = [(job.created_at, job.id) for job in each_job(store)]
     assert len(seen) == 1500
     assert seen == sorted(set(seen))
+
+
+def test_a_database_that_is_not_there_is_not_made(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BEY-50: run before the first start, perhaps by another account, it leaves nothing behind."""
+    made = make_harness()
+    for name, value in made.environ.items():
+        monkeypatch.setenv(name, value)
+    assert main(["audit"]) == 1
+    assert "is not there. The first start of the service makes it" in capsys.readouterr().err
+    assert not made.root.exists()
 
 
 def test_the_command_tells_and_changes_nothing(

@@ -151,6 +151,8 @@ def test_a_secret_is_no_argument(run, started, tmp_path):
     assert (
         "--secret-env" in run("profiles", "set", "default", "--secret", "Certificate:Pfx:Password", folder=started).err
     )
+    endless = run("profiles", "set", "default", "--secret-file", "Certificate:Pfx:Password=/dev/zero", folder=started)
+    assert (endless.code, "more than 65536 bytes" in endless.err) == (1, True)
     file = tmp_path / "password"
     file.write_text("senha-da-empresa-ficticia\n")
     given = run("profiles", "set", "default", "--secret-file", f"Certificate:Pfx:Password={file}", folder=started)

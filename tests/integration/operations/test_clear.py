@@ -15,7 +15,7 @@ import pytest
 from bulksigner.contract.errors import BulkSignerError, PermanentFailure
 from bulksigner.files import durable
 from bulksigner.jobs import removal as removal_module
-from bulksigner.jobs.model import Owner
+from bulksigner.jobs.model import Owner, utc_now
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.operations import leftovers as leftovers_module
 from bulksigner.operations.clear import Cleared, Interrupted
@@ -250,6 +250,22 @@ def test_a_job_born_during_the_clear_loses_its_row_only(desk: Any, monkeypatch: 
     cleared = clear(desk)
     assert (cleared.jobs, cleared.files) == (2, 1)
     assert [path.name for path in desk.inbox.iterdir()] == ["new.rem"]
+
+
+def test_a_file_turned_away_during_the_clear_keeps_its_row(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-104, PIPE-127: its bytes lie below `error/`, where no scan takes them, so the row must tell of them."""
+    desk.completed("old.rem")
+    find = type(desk.operations.clearing._leftovers).find_storage_fault
+
+    def turn_away_meanwhile(leftovers: Any) -> Any:
+        path = desk.drop("new.rem")
+        desk.enqueue(path, event="metadata_invalid", error_code="job.metadata-invalid", path_released=True)
+        return find(leftovers)
+
+    monkeypatch.setattr(type(desk.operations.clearing._leftovers), "find_storage_fault", turn_away_meanwhile)
+    assert clear(desk).jobs == 1
+    [kept] = [job for page in removal_module.Removal(desk.store).pages(utc_now()) for job in page]
+    assert (kept.file_name, kept.error_code) == ("new.rem", "job.metadata-invalid")
 
 
 def test_the_end_of_a_job_under_way_finds_no_row(desk: Any) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.signing import Format
@@ -356,6 +357,25 @@ def test_a_key_that_a_fresh_worker_cannot_open_signs_in_this_process(
     assert len(told) == 1
     assert "signed in the service's own process: a worker could not open its key" in told[0]
     assert "the share is away" in told[0]
+
+
+def test_a_key_that_was_replaced_does_not_sign_unasked(
+    pool: Any, keys: Any, sign: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CFG-85, PIPE-79: a fresh worker that finds another certificate leaves the signing to the key in force."""
+    engine = pool(1)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    [pid] = worker_pids()
+    (keys.home / "replaced").write_bytes(keys.issued.issuers[0].public_bytes(Encoding.DER))
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_running(pid) and worker_pids() - {pid})
+    for _ in range(2):
+        sign(engine, reference)
+        assert keys.entered == os.getpid()
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == 1
+    assert "another certificate is there now than the one in force; reopen the profile" in told[0]
 
 
 def test_a_key_that_is_away_at_the_call_signs_in_this_process(pool: Any, keys: Any, sign: Any) -> None:

@@ -85,10 +85,21 @@ def test_clean_up_over_http(made: Any) -> None:
     assert len(list((made.root / "retention").iterdir())) == 1
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"dryRun": "no"}', b'{"dryRun": 0}'])
-def test_a_wish_that_cannot_be_read_is_refused(made: Any, body: bytes) -> None:
-    """API-37: it is never taken for leave to remove."""
-    answer = client_of(made).simulate_post("/api/cleanup", body=body)
+@pytest.mark.parametrize(
+    ("body", "query"),
+    [
+        (b"{", ""),
+        (b"[]", ""),
+        (b'{"dryRun": "no"}', ""),
+        (b'{"dryRun": 0}', ""),
+        (b'{"dryrun": true}', ""),
+        (b"", "dryRun=true"),
+        (b'{"dryRun": true}', "x=1"),
+    ],
+)
+def test_a_wish_that_cannot_be_read_is_refused(made: Any, body: bytes, query: str) -> None:
+    """API-37: it is never taken for leave to remove, wherever it stands and however it is spelled."""
+    answer = client_of(made).simulate_post("/api/cleanup", body=body, query_string=query)
     assert (answer.status_code, answer.json["code"]) == (400, "request.invalid")
     assert last_run(made.service.store) is None
 

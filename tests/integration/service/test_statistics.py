@@ -97,6 +97,7 @@ def test_switched_off_nothing_is_kept_and_what_was_kept_stays(
 def test_a_database_that_was_never_started_is_told(
     harness: Any, environment: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """DEP-27: the command reads, it migrates nothing."""
+    """DEP-27: the command reads; it makes no database and migrates none."""
     assert main(["statistics"]) == 1
-    assert "schema version 0" in capsys.readouterr().err
+    assert "is not there. The first start of the service makes it" in capsys.readouterr().err
+    assert not harness.root.exists()

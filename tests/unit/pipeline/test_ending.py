@@ -19,8 +19,10 @@ from bulksigner.pipeline import ending
 from bulksigner.pipeline.conductor import Conductor
 from bulksigner.pipeline.ending import Ending
 from bulksigner.pipeline.plan import LOCAL
+from bulksigner.pipeline.tasks import CheckTask, DeliverTask, SignTask, StageTask
 from bulksigner.pipeline.work import Work
 from bulksigner.records.errors import CommitUnknown, StoreFailed
+from bulksigner.records.tables import JobRow
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +100,23 @@ def test_a_job_that_another_writer_has_is_left_to_it(rig: Any) -> None:
     job = rig.run()
     assert rig.history(job)[-1] == "taken over"
     assert rig.roots.job_folder_names() == [job.id]
+
+
+@pytest.mark.parametrize("kind", [StageTask, SignTask, CheckTask, DeliverTask])
+def test_a_job_that_was_cleared_leaves_no_folder(rig: Any, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-104: whoever removed the row could not know what the worker would still put below processing or error."""
+    perform = type(rig.engine).perform
+
+    def clear_before(engine: Any, task: Any) -> Any:
+        if isinstance(task, kind):
+            rig.store.write(lambda: JobRow.delete().bind(rig.store.database).execute())
+        return perform(engine, task)
+
+    monkeypatch.setattr(type(rig.engine), "perform", clear_before)
+    job = rig.drop()
+    assert rig.worker().step() == 1
+    assert rig.jobs.get(job.id) is None
+    assert [*rig.roots.processing.iterdir(), *rig.roots.error.iterdir()] == []
 
 
 def test_a_completion_that_another_writer_forestalled_is_not_forced(rig: Any) -> None:

@@ -18,7 +18,7 @@ _COUNTS = ("matched", "removed", "moved")
 
 
 def clean_up(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
-    """Preview or apply the policy; without one nothing is looked at and nothing removed."""
+    """Apply the policy, or preview it with the body `{"dryRun": true}`; without one nothing is removed."""
     dry_run = _read_wish(request)
     if services.retention is None:
         response.data = dump_json({"message": "No retention policy is configured; nothing was removed."})
@@ -48,7 +48,13 @@ def _members(kind: str, tally: dict[str, Any]) -> dict[str, object]:
 
 
 def _read_wish(request: falcon.Request) -> bool | None:
-    wish = read_members(request).get("dryRun")
+    for name in request.params:
+        raise InvalidRequest(name, "is not known; the wish is the member dryRun of the body")
+    members = read_members(request)
+    for name in members:
+        if name != "dryRun":
+            raise InvalidRequest(name, "is not known; the body may have the member dryRun")
+    wish = members.get("dryRun")
     if wish is not None and not isinstance(wish, bool):
         raise InvalidRequest("dryRun", "must be true or false")
     return wish
