@@ -36,6 +36,9 @@ ALREADY_PROCESSED, METADATA_INVALID = "already_processed", "metadata_invalid"
 
 log = logging.getLogger(__name__)
 
+SIDECAR_MOVED_BYTES = 1024 * 1024
+"""A sidecar that breaks the limit of its size by far stays where it is."""
+
 
 class TurnedAway:
     """Moves refused files to `error/`, and settles what a killed process left of that."""
@@ -139,6 +142,11 @@ class TurnedAway:
             return
         copy = child_of(place, name)
         try:
+            seen = folder.look(name)
+            if seen is not None and seen.length > SIDECAR_MOVED_BYTES:
+                # Copying it would hold up the folder, and could fill the disk, for something nobody reads.
+                log.warning("The sidecar %s was left: it has %d bytes", folder.path_of(name), seen.length)
+                return
             _move(folder, name, copy, sha256=birth.sidecar_sha256)
         except FileNotFoundError:
             return

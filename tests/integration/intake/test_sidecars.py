@@ -127,6 +127,18 @@ def test_a_link_is_not_followed(strict_desk: Any, tmp_path: Path) -> None:
     assert target.read_bytes() == VALID
 
 
+def test_a_huge_sidecar_is_neither_read_nor_copied(strict_desk: Any, caplog: Any) -> None:
+    """PIPE-127, BEY-22: its file is refused at once, and it stays with a warning, whatever the disk has room for."""
+    desk = strict_desk
+    with (desk.root / "a.pdf.meta.json").open("wb") as sidecar:
+        sidecar.truncate(64 * 1024**3)
+    desk.drop("a.pdf")
+    assert offer(desk, "a.pdf") is OutcomeKind.METADATA_INVALID
+    assert in_error(desk, desk.ledger.rows[-1].id) == ["a.pdf"]
+    assert [path.name for path in desk.root.iterdir()] == ["a.pdf.meta.json"]
+    assert "was left: it has 68719476736 bytes" in caplog.text
+
+
 def test_both_corrected_are_taken_without_a_rescan(strict_desk: Any) -> None:
     """PIPE-44, PIPE-113, OPS-242: a path whose file was moved away at its birth is free."""
     desk = strict_desk
