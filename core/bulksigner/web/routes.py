@@ -169,7 +169,7 @@ ROUTES = (
         cleanup.clean_up,
         200,
         _codes("retention.not-acknowledged", "retention.already-running"),
-        "Apply the retention policy; with the body {\"dryRun\": true} preview it",
+        'Apply the retention policy; with the body {"dryRun": true} preview it',
     ),
     Route("GET", "/api/backup", Policy.OPERATOR, backup.show, 200, _codes(), "Backups: settings, state, newest 50"),
     Route(
