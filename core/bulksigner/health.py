@@ -12,6 +12,7 @@ from bulksigner.intake.folder_health import Waiting, WaitingFiles
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.watcher import WatcherState, WatcherStatus
 from bulksigner.intake.watchers import FolderWatchers
+from bulksigner.jobs.model import utc_now
 from bulksigner.observability.readiness import CallableCheck
 from bulksigner.pipeline.worker import Worker
 from bulksigner.plugin_system.registry import Registry
@@ -139,7 +140,7 @@ def _lost_look(row: PluginRow) -> Verdict:
 
 
 def _profile_look(profile: OpenedProfile) -> Verdict:
-    fault = profile.degraded or profile.pending
+    fault = profile.find_fault(utc_now()) or profile.pending
     return fault is None, fault or f"ready ({profile.locator})"
 
 

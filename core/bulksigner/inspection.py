@@ -158,8 +158,9 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
     configured = {given.name for given in core.storage.inputs}
     try:
         for profile in profiles.all:
-            detail = profile.degraded or f"opens ({profile.locator})"
-            row = ReadinessRow(f"signing-profile:{profile.name}", profile.degraded is None, False, detail)
+            fault = profile.find_fault(utc_now())
+            detail = fault or f"opens ({profile.locator})"
+            row = ReadinessRow(f"signing-profile:{profile.name}", fault is None, False, detail)
             yield row if profile.keyless is None else next(profile_checks(profile)).run()
         for profile in profiles.all:
             yield from (check.run() for check in binding_checks(profile, configured))

@@ -98,6 +98,10 @@ class OpenedProfile:
         """Return the profile's name."""
         return self.stored.name
 
+    def find_fault(self, now: datetime.datetime) -> str | None:
+        """Say why jobs of the profile fail now, or None."""
+        return self.degraded or self.outside_validity(now)
+
     def outside_validity(self, now: datetime.datetime) -> str | None:
         """Say why the certificate is not valid at `now`, or None; without a certificate there is nothing to say."""
         begins, ends = self.certificate_not_before, self.certificate_not_after

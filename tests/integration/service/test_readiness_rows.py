@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
@@ -91,6 +93,18 @@ def test_a_database_file_that_was_removed_is_said(built: Any, tmp_path: Path) ->
     assert not rows["database"].ok
     assert "removed or replaced" in rows["database"].detail
     assert not rows["pipeline-worker"].ok
+
+
+def test_a_certificate_that_has_ended_is_a_red_row(built: Any) -> None:
+    """API-86, BEY-21: its jobs fail, so the row does not say that it is ready; it does not gate."""
+    service = built()
+    [profile] = service.profiles.all
+    ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1)
+    service.profiles.replace([attrs.evolve(profile, certificate_not_after=ended)])
+    report = service.readiness.report()
+    row = rows_of(report)["signing-profile:default"]
+    assert (row.ok, report.ready) == (False, True)
+    assert "expired at" in row.detail
 
 
 def test_profiles_that_cannot_serve_do_not_gate(built: Any, tmp_path: Path) -> None:
