@@ -33,7 +33,7 @@ _RELEASE_PATH = Prepared(
     JobRow.update({JobRow.path_released: True}).where(
         JobRow.path_key == slot("path_key"),
         JobRow.status.in_(_TERMINAL),
-        JobRow.path_released == False,  # noqa: E712
+        JobRow.path_released == False,  # noqa: E712 - an expression of the query, not a comparison here
     )
 )
 _EXISTS = Prepared(JobRow.select(JobRow.id).where(JobRow.id == slot("id")))

@@ -114,7 +114,11 @@ class ProcessEngine:
             fault = str(error) if error is not None else value
             over.set()
 
-        self._send(Call(FindFault(), note))
+        try:
+            self._send(Call(FindFault(), note))
+        except StepFailed as error:
+            return error.message
+        # A worker that gives no answer is ended at the limit of a call, which is an answer.
         over.wait()
         return self._here.find_fault() if fault is None and self._signs_here else fault
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 from bulksigner.jobs.model import Changed, Owner
@@ -132,15 +131,16 @@ class Worker:
             try:
                 self._loop()
                 return
-            except BaseException as error:
-                # Only what escapes the jobs' own guard comes here.
-                log.critical("The thread %s died: %r", threading.current_thread().name, error, exc_info=True)
+            except BaseException as error:  # noqa: BLE001 - only what escapes the jobs' own guard comes here
+                _tell_death(error)
                 if is_last:
                     self._fault = f"the pipeline died twice ({type(error).__name__}); restart the service"
         # Each death ends a job, so this comes to an end.
         while self._under_way:
-            with suppress(BaseException):
+            try:
                 self._drain()
+            except BaseException as error:  # noqa: BLE001 - the other jobs under way are still led to their end
+                _tell_death(error)
 
     def _find_stuck(self) -> str | None:
         for work in list(self._under_way.values()):
@@ -253,3 +253,7 @@ class Worker:
             await self._ending.clear_away(work)
         finally:
             del self._under_way[claimed.job.id]
+
+
+def _tell_death(error: BaseException) -> None:
+    log.critical("The thread %s died: %r", threading.current_thread().name, error, exc_info=error)

@@ -226,6 +226,14 @@ def test_workers_that_never_come_up_give_their_calls_up(pool: Any, keys: Any, si
         wait_for(lambda: engine._failed_starts == FAILED_STARTS and not engine._workers)
         with pytest.raises(StepFailed, match="lost"):
             sign(engine, reference)
+        wait_for(lambda: not engine._workers)
+
+        def refuse() -> None:
+            raise OSError("no more processes")
+
+        # The row of readiness is red then; the start goes on.
+        patched.setattr(engine, "_start_worker", refuse)
+        assert "could be started" in (engine.find_fault() or "")
     sign(engine, reference)
 
 
