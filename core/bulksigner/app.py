@@ -156,8 +156,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
-    seeded = seed_profiles(profile_rows, core, sealer, utc_now)
-    profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register)
+    seeded = seed_profiles(profile_rows, core, sealer, utc_now, foundation.policies)
+    profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register, foundation.policies)
     undo.callback(profiles.close)
 
     jobs, queue = Jobs(store), Queue(store)
@@ -192,7 +192,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     profile_watch = ProfileWatch(
         profile_rows,
         profiles,
-        ProfileOpener(foundation.registry, sealer, scrubber.register),
+        ProfileOpener(foundation.registry, sealer, scrubber.register, foundation.policies),
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,

@@ -13,8 +13,9 @@ from pathlib import Path
 import attrs
 
 from bulksigner.contract.codes import CODES, ErrorCode
-from bulksigner.contract.errors import ConfigurationRefused, Failure
+from bulksigner.contract.errors import ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.jobs.model import Owner
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.manager import PluginSet, discover
@@ -38,6 +39,7 @@ class Foundation:
     settings: LoadedSettings
     installed: Installed
     codes: Mapping[str, ErrorCode]
+    policies: PolicyTable
 
 
 def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
@@ -62,9 +64,25 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         out_of_use=registry.out_of_use,
     )
     failures = [*check_choices(settings.core, installed), *account]
+    policies = shipped_policies()
+    try:
+        policies = _read_policies(settings)
+    except PermanentFailure as error:
+        remedy = "Mend it, or remove the key to use the policies that come with the product."
+        failures.append(Failure("Signing:Policies:Path", error.message, remedy))
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes})
+    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, policies)
+
+
+def _read_policies(settings: LoadedSettings) -> PolicyTable:
+    """Return the policies of the folder that is named, or those that come with the product (ICP-05, CFG-187)."""
+    path = settings.core.signing.policies.path
+    if path is None:
+        return shipped_policies()
+    from bulksigner.formats.policy_files import read_folder  # lxml is not loaded where nothing asks for it
+
+    return read_folder(settings.content_root / path)
 
 
 def open_store(settings: LoadedSettings) -> Store:

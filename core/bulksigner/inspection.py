@@ -151,7 +151,7 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
         return
     core = foundation.settings.core
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
-    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer)
+    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer, policies=foundation.policies)
     if not profiles.all:
         yield from _seed_rows(foundation, alerts)
         return
@@ -183,7 +183,7 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
         ProfileFacts(seed.name, seed.format, None, verify=seed.verify, enabled=seed.enabled, method=seed.method)
         for seed in seeds
     ]
-    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes))
+    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes), foundation.policies)
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 

@@ -71,8 +71,10 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
         folders = frozenset(given.name for given in core.storage.inputs)
         yield Desk(
             profiles=profiles,
-            editor=ProfileEditor(profiles, foundation.registry, sealer, folders, utc_now, scrubber.register),
-            opener=ProfileOpener(foundation.registry, sealer, scrubber.register),
+            editor=ProfileEditor(
+                profiles, foundation.registry, sealer, folders, utc_now, scrubber.register, foundation.policies
+            ),
+            opener=ProfileOpener(foundation.registry, sealer, scrubber.register, foundation.policies),
             sealer=sealer,
             folders=folders,
             poll_interval_seconds=core.pipeline.poll_interval_seconds,

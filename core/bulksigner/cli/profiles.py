@@ -21,6 +21,7 @@ from bulksigner.profiles.editor import Saved
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seal import key_of
+from bulksigner.settings.signatures import XmlFlavor
 
 __all__ = ["run"]
 
@@ -108,6 +109,10 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "verify": profile.verify,
         "preserveFileExtension": profile.preserve_file_extension,
         "saveAsPem": profile.save_as_pem,
+        "policy": profile.policy if profile.xml_flavor is XmlFlavor.XADES else None,
+        "padesFilter": profile.pades_filter.value if profile.pades_filter else None,
+        "xmlFlavor": profile.xml_flavor.value,
+        "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
         "damage": profile.damage,
         "rowVersion": profile.row_version,
     }

@@ -1,4 +1,4 @@
-"""DER writing for the signing side (X.690); the checks have a reader of their own (PERF-04)."""
+"""DER for the signing side and for policy files (X.690); the checks have a reader of their own (PERF-04)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 __all__ = [
     "NULL",
+    "content",
+    "dotted",
     "element",
     "explicit",
     "integer",
@@ -91,6 +93,29 @@ def members(encoded: bytes) -> list[bytes]:
     if position != end or end != len(encoded):
         raise ValueError("DER element does not end where its length says")
     return found
+
+
+def content(encoded: bytes) -> bytes:
+    """Return the content octets of one encoded element; raise `ValueError` where it is not DER."""
+    start, end = _content(encoded, 0)
+    if end != len(encoded):
+        raise ValueError("DER element does not end where its length says")
+    return encoded[start:]
+
+
+def dotted(encoded: bytes) -> str:
+    """Read an OBJECT IDENTIFIER; raise `ValueError` where it is none."""
+    octets = content(encoded)
+    if encoded[0] != 0x06 or not octets or octets[-1] & 0x80:
+        raise ValueError("DER element is no object identifier")
+    arcs, value = [], 0
+    for octet in octets:
+        value = value << 7 | octet & 0x7F
+        if not octet & 0x80:
+            arcs.append(value)
+            value = 0
+    first = min(arcs[0] // 40, 2)
+    return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
 
 
 def _content(encoded: bytes, position: int) -> tuple[int, int]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format
 from bulksigner.formats.model import Checked, Expectation, FileSigner
-from bulksigner.formats.spec import BASELINE_B, SignatureSpec
+from bulksigner.formats.spec import BASELINE_B
 
 __all__ = ["check", "signer_for"]
 

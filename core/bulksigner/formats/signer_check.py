@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from bulksigner.contract.certificate import KeyAlgorithm
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.formats.der_reader import (
     INTEGER,
     OBJECT_IDENTIFIER,
@@ -21,8 +22,16 @@ from bulksigner.formats.der_reader import (
     SET,
     Element,
     Reader,
+    dotted,
 )
 from bulksigner.formats.model import CheckFailed
+from bulksigner.formats.policy_check import (
+    SIGNATURE_POLICY,
+    check_attributes,
+    check_key,
+    check_moment,
+    check_policy_value,
+)
 
 __all__ = ["DATA", "FORBIDDEN_IN_PDF", "SIGNED_DATA", "SignerFacts", "check_signer", "name_digest"]
 
@@ -94,8 +103,12 @@ def check_signer(
     message_digest: bytes,
     certificate: bytes,
     forbidden: dict[bytes, str] | None = None,
+    spec: SignatureSpec | None = None,
 ) -> SignerFacts:
-    """Check all of a SignedData that stands after its content: certificates and the one signer."""
+    """Check all of a SignedData that stands after its content: certificates and the one signer.
+
+    With `spec`, its attributes and its key are held against the policy too (ICP-30, ICP-33).
+    """
     signer = _read_certificate(certificate)
     reader = Reader(after_content, "CMS")
     certificates = [member.encoded for member in reader.take(0xA0).reader("CMS certificates").take_all()]
@@ -120,14 +133,21 @@ def check_signer(
     if signing_digest != digest:
         raise CheckFailed("The signature is made with another digest algorithm than its content.")
 
-    facts = _check_attributes(attributes, message_digest, certificate, signer, forbidden or {})
+    if spec is not None:
+        check_key(signer.public_key, algorithm, digest, spec)
+    facts = _check_attributes(attributes, message_digest, certificate, signer, forbidden or {}, spec)
     # RFC 5652 5.4: what is signed is the SET OF, whose tag the file replaces by [0].
     _verify(signer, value, bytes([SET]) + attributes.encoded[1:], _HASHES[digest])
     return SignerFacts(algorithm, facts)
 
 
 def _check_attributes(
-    attributes: Element, message_digest: bytes, certificate: bytes, signer: _Signer, forbidden: dict[bytes, str]
+    attributes: Element,
+    message_digest: bytes,
+    certificate: bytes,
+    signer: _Signer,
+    forbidden: dict[bytes, str],
+    spec: SignatureSpec | None,
 ) -> datetime.datetime | None:
     members = attributes.reader("signed attributes").take_all()
     encodings = [member.encoded for member in members]
@@ -153,8 +173,14 @@ def _check_attributes(
     if _SIGNING_CERTIFICATE_V2 not in values:
         raise CheckFailed("The signed attribute signingCertificateV2 is missing.")
     _check_ess(values[_SIGNING_CERTIFICATE_V2], certificate, signer)
-    moment = values.get(_SIGNING_TIME)
-    return None if moment is None else _read_time(moment)
+    written = values.get(_SIGNING_TIME)
+    moment = None if written is None else _read_time(written)
+    if spec is not None:
+        names = {dotted(Reader(kind, "signed attribute").take()) for kind in values} if spec.required_signed else set()
+        check_attributes(names, spec)
+        check_policy_value(values.get(SIGNATURE_POLICY), spec.policy)
+        check_moment(moment, spec)
+    return moment
 
 
 def _check_ess(value: Element, certificate: bytes, signer: _Signer) -> None:

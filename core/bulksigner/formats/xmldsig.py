@@ -60,7 +60,7 @@ SIGNATURE_METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
     {
         (algorithm, digest): f"http://www.w3.org/2001/04/xmldsig-more#{algorithm.value}-{digest.value}"
         for algorithm in KeyAlgorithm
-        for digest in Digest
+        for digest in (Digest.SHA256, Digest.SHA512)
     }
 )
 

@@ -15,6 +15,7 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
 from bulksigner.files import durable
@@ -70,6 +71,7 @@ class SignTask(Task[Measured]):
     target: Path
     signed_at: datetime.datetime
     options: Mapping[str, str]
+    spec: SignatureSpec | None = None
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
@@ -156,6 +158,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
         key=key,
         signed_at=task.signed_at,
         options=task.options,
+        spec=task.spec,
         metadata=task.metadata,
     )
     method = registry.signing_method(task.method)

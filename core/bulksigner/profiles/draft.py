@@ -111,6 +111,10 @@ class _Drafting:
             verify=seed.verify,
             preserve_file_extension=seed.preserve_file_extension,
             save_as_pem=seed.save_as_pem,
+            policy=seed.policy,
+            pades_filter=seed.pades_filter,
+            xml_flavor=seed.xml.flavor,
+            xml_sha1_until=seed.xml.sha1_until,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -149,6 +153,10 @@ class _Drafting:
             "Verify": before.verify,
             "PreserveFileExtension": before.preserve_file_extension,
             "SaveAsPem": before.save_as_pem,
+            "Policy": before.policy,
+            "PadesFilter": before.pades_filter.value if before.pades_filter else None,
+            "Xml:Flavor": before.xml_flavor.value,
+            "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,
         }
         declared = self._declared()

@@ -18,6 +18,10 @@ _FIELDS = {
     "Verify": "verify",
     "PreserveFileExtension": "preserve_file_extension",
     "SaveAsPem": "save_as_pem",
+    "Policy": "policy",
+    "PadesFilter": "pades_filter",
+    "Xml:Flavor": "xml_flavor",
+    "Xml:Sha1Until": "xml_sha1_until",
     "InputFolder": "input_folder",
 }
 _IN_FORCE = "running services open it within two poll intervals; one that does not open leaves the former in force"

@@ -10,11 +10,13 @@ import attrs
 
 from bulksigner.contract.errors import NotFound, RaceLost
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles import edit_events
 from bulksigner.profiles.change import KEEP, Objection, ProfileChange, ProfileRefused
 from bulksigner.profiles.draft import Draft, Drafter
 from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.rules import find_absent_policy
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
@@ -52,10 +54,12 @@ class ProfileEditor:
         folders: Collection[str],
         clock: Callable[[], datetime.datetime],
         keep_secret: Callable[[Secret], None],
+        policies: PolicyTable | None = None,
     ) -> None:
         self._profiles = profiles
         self._drafter = Drafter(registry, sealer, keep_secret)
         self._sealer = sealer
+        self._policies = policies or shipped_policies()
         self._folders = folders
         self._clock = clock
 
@@ -115,6 +119,9 @@ class ProfileEditor:
             folder = change.folder or None
             draft = attrs.evolve(draft, profile=attrs.evolve(draft.profile, input_folder=folder))
         objections += self._object_to_folder(draft.profile, before)
+        absent = find_absent_policy(draft.profile, self._policies)
+        if absent is not None and not objections:
+            objections.append(Objection("profile.invalid", "Policy", f"is {draft.profile.policy}, but {absent}."))
         if objections:
             raise ProfileRefused(before.name, objections)
         return draft

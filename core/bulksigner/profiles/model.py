@@ -10,6 +10,8 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.signing import Format
+from bulksigner.profiles.rules import SigningRules
+from bulksigner.settings.signatures import DEFAULT_POLICY, PadesFilter, XmlFlavor
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile"]
 
@@ -36,6 +38,10 @@ class StoredProfile:
     extras: Mapping[str, object]
     input_folder: str | None
     row_version: int = 1
+    policy: str = DEFAULT_POLICY
+    pades_filter: PadesFilter | None = None
+    xml_flavor: XmlFlavor = XmlFlavor.XADES
+    xml_sha1_until: datetime.date | None = None
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
@@ -77,6 +83,8 @@ class OpenedProfile:
     certificate_not_before: datetime.datetime | None = None
     certificate_not_after: datetime.datetime | None = None
     extras: Mapping[type[Any], object] = attrs.field(factory=dict)
+    rules: SigningRules | None = None
+    """What its signatures carry; None where it needs no key."""
     locator: str = ""
     refused: StoredProfile | None = None
     pending: str | None = None
@@ -100,7 +108,8 @@ class OpenedProfile:
 
     def find_fault(self, now: datetime.datetime) -> str | None:
         """Say why jobs of the profile fail now, or None."""
-        return self.degraded or self.outside_validity(now)
+        found = self.degraded or self.outside_validity(now)
+        return found if found or self.rules is None else self.rules.find_fault(now)
 
     def outside_validity(self, now: datetime.datetime) -> str | None:
         """Say why the certificate is not valid at `now`, or None; without a certificate there is nothing to say."""

@@ -10,9 +10,11 @@ import attrs
 
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.profiles.deployment import read_fact, record_fact
 from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.rules import find_absent_policy
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
@@ -49,7 +51,11 @@ class _Draft:
 
 
 def seed_profiles(
-    profiles: ProfileStore, core: CoreSettings, sealer: Sealer, clock: Callable[[], datetime.datetime]
+    profiles: ProfileStore,
+    core: CoreSettings,
+    sealer: Sealer,
+    clock: Callable[[], datetime.datetime],
+    policies: PolicyTable | None = None,
 ) -> SeedReport:
     """Import all profiles and folder bindings in one transaction, or none, when there is no profile yet.
 
@@ -59,7 +65,7 @@ def seed_profiles(
     if profiles.all():
         return report_ignored(core)
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer)
+    _refuse(drafts, core.storage.inputs, sealer, policies or shipped_policies())
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     folders = {profile: folder for folder, profile in bound.items()}
     ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
@@ -67,10 +73,10 @@ def seed_profiles(
     return report if _import(profiles, ready, report, clock) else report_ignored(core)
 
 
-def foresee_import(core: CoreSettings, sealer: Sealer) -> SeedReport:
+def foresee_import(core: CoreSettings, sealer: Sealer, policies: PolicyTable) -> SeedReport:
     """Say what the first start would import and bind, with nothing stored; refuses what that would (OPS-203)."""
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer)
+    _refuse(drafts, core.storage.inputs, sealer, policies)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
 
@@ -99,6 +105,10 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         verify=seed.verify,
         preserve_file_extension=seed.preserve_file_extension,
         save_as_pem=seed.save_as_pem,
+        policy=seed.policy,
+        pades_filter=seed.pades_filter,
+        xml_flavor=seed.xml.flavor,
+        xml_sha1_until=seed.xml.sha1_until,
         certificate_source=choice.source if choice else None,
         certificate_block=plain,
         sealed={},
@@ -108,9 +118,13 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
 
 
-def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer) -> None:
+def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer, policies: PolicyTable) -> None:
     """Refuse, with everything at once, what the import may not store."""
-    failures: list[Failure] = []
+    failures = [
+        Failure(f"{draft.key}:Policy", f"is {draft.profile.policy}, but {absent}.", "Choose one of these.")
+        for draft in drafts
+        if (absent := find_absent_policy(draft.profile, policies)) is not None
+    ]
     with_secrets = [draft.profile.name for draft in drafts if draft.secrets]
     if with_secrets and not sealer.has_key:
         failures.append(

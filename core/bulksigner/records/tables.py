@@ -139,6 +139,10 @@ class ProfileRow(_Row):
     updated_at = UtcField()
     row_version = peewee.IntegerField()
     certificate_version = peewee.IntegerField()
+    policy = peewee.TextField()
+    pades_filter = peewee.TextField(null=True)
+    xml_flavor = peewee.TextField()
+    xml_sha1_until = peewee.TextField(null=True)
 
     class Meta:
         table_name = "profile"

@@ -17,13 +17,14 @@ async def mark(work: Work) -> None:
     """Commit that the key is about to be used, with the fingerprint of what it will sign (PIPE-78, CLU-11).
 
     Recovery reads `signCallStartedAt` and nothing else, so it is on disk before the key is touched. Whatever can be
-    refused without the key comes before: a certificate outside its validity never signs (BEY-21), and a name that no
-    output can have costs no signature (PIPE-90).
+    refused without the key comes before: a certificate outside its validity never signs (BEY-21), a policy that is over
+    makes no signature (ICP-03), and a name that no output can have costs none (PIPE-90).
     """
     now = work.parts.now()
     reason = work.opened.outside_validity(now)
     if reason is not None:
         raise StepFailed(reason, code="sign.certificate-invalid")
+    rules = work.opened.rules
     fingerprint = work.staged_fingerprint
     task = SignTask(
         job_id=work.job.id,
@@ -36,6 +37,7 @@ async def mark(work: Work) -> None:
         target=child_of(work.parts.roots.job_folder(work.job.id), work.output_name),
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
+        spec=None if rules is None else rules.spec(work.job.format, now),
         metadata=work.job.metadata,
     )
     work.job = await work.parts.write(

@@ -40,5 +40,6 @@ async def verify(work: Work) -> None:
 
 
 def _check_task(work: Work, key: OpenedKey) -> CheckTask:
-    expectation = Expectation(work.job.format, key.certificate, work.staged_measured)
+    spec = None if work.task is None else work.task.spec
+    expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec)
     return CheckTask(work.require(work.signed), expectation, pem=work.is_pem)
