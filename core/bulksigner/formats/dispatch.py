@@ -25,6 +25,10 @@ def signer_for(
         from bulksigner.formats.pades import PadesSigner
 
         return PadesSigner(key, spec)
+    if spec.is_plain_xml:
+        from bulksigner.formats.xml_plain import PlainXmlSigner
+
+        return PlainXmlSigner(key, spec)
     from bulksigner.formats.xades import XadesSigner
 
     return XadesSigner(key, spec)
@@ -40,6 +44,10 @@ def check(artifact: BinaryIO, expectation: Expectation, *, detached: bool = Fals
         from bulksigner.formats.pades_check import check_pdf
 
         return check_pdf(artifact, expectation)
+    if expectation.spec is not None and expectation.spec.is_plain_xml:
+        from bulksigner.formats.xml_plain_check import check_plain_xml
+
+        return check_plain_xml(artifact, expectation)
     from bulksigner.formats.xades_check import check_xml
 
     return check_xml(artifact, expectation)
