@@ -126,9 +126,10 @@ def _verify(
         raise CheckFailed("The X509Certificate is not the expected certificate.")
     if canonicalization.get("Algorithm") != _INCLUSIVE:
         raise CheckFailed("SignedInfo is not canonicalized with inclusive C14N 1.0.")
-    algorithm, digest = _METHODS.get(method.get("Algorithm", ""), (None, ""))
-    if algorithm is None or (spec is not None and digest != spec.digest.value) or (spec is None and digest == "sha1"):
+    named = _METHODS.get(method.get("Algorithm", ""))
+    if named is None or named[1] != (spec.digest.value if spec is not None else "sha256"):
         raise CheckFailed(f"The signature algorithm {method.get('Algorithm', '')[:100]!r} is not allowed.")
+    algorithm, digest = named
     _verify_reference(root, signature, reference, digest)
     _verify_value(certificate, algorithm, digest, decode_base64(value), canonicalize_part(info))
     return algorithm, digest
@@ -136,9 +137,9 @@ def _verify(
 
 def _verify_reference(root: etree._Element, signature: etree._Element, reference: etree._Element, digest: str) -> None:
     """Demand one reference, to the element right before the signature, whose Id no other element has."""
-    signed = signature.getprevious()
+    signed: etree._Element | None = signature.getprevious()
     demand_attributes(reference, "URI")
-    if signed is None or not isinstance(signed.tag, str) or signed.tail:
+    if signed is None or signed.tag in (etree.Comment, etree.ProcessingInstruction) or signed.tail:
         raise CheckFailed("The signature does not stand right after the element that it signs.")
     identifier = signed.get("Id")
     carriers = [

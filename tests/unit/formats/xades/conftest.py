@@ -26,7 +26,7 @@ from bulksigner.formats.spec import BASELINE_B
 from bulksigner.formats.xades import XadesSigner
 
 SIGNED_AT = datetime.datetime(2025, 9, 1, 12, 30, 15, tzinfo=datetime.timezone(datetime.timedelta(hours=-3)))
-HASHES = {Digest.SHA256: hashes.SHA256(), Digest.SHA512: hashes.SHA512()}
+HASHES = {Digest.SHA1: hashes.SHA1(), Digest.SHA256: hashes.SHA256(), Digest.SHA512: hashes.SHA512()}
 
 
 @attrs.define
