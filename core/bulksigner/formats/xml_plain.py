@@ -124,6 +124,8 @@ def _find_signed(root: etree._Element) -> tuple[etree._Element, int]:
         raise FormatRefused("The element to sign is the document's root; a signature cannot stand beside it.")
     if _NAME.fullmatch(element.get("Id", "")) is None:
         raise FormatRefused(f"Refused at {element.sourceline}:1: the Id of the element to sign is not a name.")
+    if not len(element) and not element.text:
+        raise FormatRefused(f"Refused at {element.sourceline}:1: the element to sign is empty.")
     after = element.getnext()
     if after is not None and after.tag == f"{{{DS}}}Signature":
         raise FormatRefused(f"Refused at {after.sourceline}:1: the element to sign has a signature already.")

@@ -137,9 +137,9 @@ def _verify(
 
 def _verify_reference(root: etree._Element, signature: etree._Element, reference: etree._Element, digest: str) -> None:
     """Demand one reference, to the element right before the signature, whose Id no other element has."""
-    signed: etree._Element | None = signature.getprevious()
+    signed = signature.getprevious()
     demand_attributes(reference, "URI")
-    if signed is None or signed.tag in (etree.Comment, etree.ProcessingInstruction) or signed.tail:
+    if signed is None or signed.tail:
         raise CheckFailed("The signature does not stand right after the element that it signs.")
     identifier = signed.get("Id")
     carriers = [
