@@ -180,7 +180,17 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     for seed in seeds:
         yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed.certificate))
     facts = [
-        ProfileFacts(seed.name, seed.format, None, verify=seed.verify, enabled=seed.enabled, method=seed.method)
+        ProfileFacts(
+            seed.name,
+            seed.format,
+            None,
+            verify=seed.verify,
+            enabled=seed.enabled,
+            method=seed.method,
+            policy=seed.policy,
+            xml_flavor=seed.xml.flavor,
+            xml_sha1_until=seed.xml.sha1_until,
+        )
         for seed in seeds
     ]
     report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes), foundation.policies)

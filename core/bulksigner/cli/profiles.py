@@ -175,11 +175,13 @@ def _test(desk: Desk, parsed: argparse.Namespace) -> int:
             print(f"ok    Profile '{opened.name}' needs no key: {opened.keyless}")
             return 0
         now = datetime.datetime.now(datetime.UTC)
-        fault = opened.outside_validity(now)
+        fault = opened.find_fault(now)
         print(f"{'FAIL' if fault else 'ok  '}  Profile '{opened.name}': {fault or 'the certificate opens'}")
         print(f"      source      {opened.stored.certificate_source} ({opened.locator})")
         for label, value in describe_certificate(opened.key.certificate, opened.key.chain, now):
             print(f"      {label:<11} {desk.scrub(value)}")
+        for line in () if opened.rules is None else opened.rules.describe(now):
+            print(f"      policy      {line}")
         return EXIT_CHECK_FAILED if fault else 0
     finally:
         holder.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -90,6 +90,19 @@ class SigningRules:
             else:
                 return None
         return faults[0] if faults else None
+
+    def describe(self, now: datetime.datetime) -> Iterator[str]:
+        """Yield, for each format, what is signed with now and until when, or why nothing is (ICP-04)."""
+        for known in (*self.specs, *self.reasons):
+            try:
+                spec = self.spec(known, now)
+            except StepFailed as error:
+                yield f"{known.value}: {error.message}"
+                continue
+            name = "none (plain XML)" if spec.is_plain_xml else spec.name
+            oid = "" if spec.policy is None else f", {spec.policy.oid}"
+            until = self.sha1_until or spec.not_after
+            yield f"{known.value}: {name}{oid}{'' if until is None else f', until {until}'}"
 
     def _require_exception(self, spec: SignatureSpec, now: datetime.datetime) -> None:
         # The day is that of the people who set it, by the host's clock.
