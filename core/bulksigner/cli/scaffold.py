@@ -46,6 +46,8 @@ ProfileSecretsKey = {sealing_key}
 # `default` chooses by extension: .pdf becomes PAdES, .xml XAdES, everything else CAdES.
 [[Signing.Profiles]]
 Name = "default"
+# Signatures are of the ICP-Brasil policy AD-RB. "B-B" makes them without a policy, as for a certificate of others.
+# Policy = "B-B"
 
 [Signing.Profiles.Certificate]
 Source = "Pfx"
