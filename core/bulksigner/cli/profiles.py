@@ -111,6 +111,7 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "saveAsPem": profile.save_as_pem,
         "policy": profile.policy if profile.xml_flavor is XmlFlavor.XADES else None,
         "padesFilter": profile.pades_filter.value if profile.pades_filter else None,
+        "cadesExisting": profile.cades_existing.value,
         "xmlFlavor": profile.xml_flavor.value,
         "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
         "damage": profile.damage,

@@ -9,7 +9,7 @@ import attrs
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
 
-__all__ = ["CertificateElement", "KeyRule", "PolicyIdentifier", "SignatureSpec"]
+__all__ = ["CertificateElement", "Joining", "KeyRule", "PolicyIdentifier", "SignatureSpec"]
 
 
 class CertificateElement(enum.Enum):
@@ -17,6 +17,13 @@ class CertificateElement(enum.Enum):
 
     SIGNING_CERTIFICATE = "SigningCertificate"
     SIGNING_CERTIFICATE_V2 = "SigningCertificateV2"
+
+
+class Joining(enum.Enum):
+    """How a file that arrives signed is signed further."""
+
+    PARALLEL = "Parallel"
+    COUNTER = "Counter"
 
 
 @attrs.frozen
@@ -49,7 +56,7 @@ class SignatureSpec:
     `required_signed` and `forbidden_signed` are the policy's signed attributes, as object identifiers in CMS and as
     names of properties in XAdES. `key_rules` are empty where any key of the format will do. Signatures are made from
     `not_before` to `not_after`, both days included, in UTC. `is_plain_xml` asks for an XML signature without XAdES
-    properties, beside the element it signs (BEY-13).
+    properties, beside the element it signs (BEY-13). `joining` asks for a signature on a CMS file that arrives signed.
     """
 
     name: str
@@ -66,3 +73,4 @@ class SignatureSpec:
     not_before: datetime.date | None = None
     not_after: datetime.date | None = None
     is_plain_xml: bool = False
+    joining: Joining | None = None

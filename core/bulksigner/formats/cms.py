@@ -19,10 +19,11 @@ from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import PolicyIdentifier, SignatureSpec
 from bulksigner.formats import der
 
-__all__ = ["Additions", "SignedData", "encode_unsigned"]
+__all__ = ["COUNTERSIGNATURE", "DATA", "SIGNED_DATA", "Additions", "SignedData", "encode_unsigned"]
 
-_DATA = der.object_identifier("1.2.840.113549.1.7.1")
-_SIGNED_DATA = der.object_identifier("1.2.840.113549.1.7.2")
+DATA = der.object_identifier("1.2.840.113549.1.7.1")
+SIGNED_DATA = der.object_identifier("1.2.840.113549.1.7.2")
+COUNTERSIGNATURE = der.object_identifier("1.2.840.113549.1.9.6")
 _CONTENT_TYPE = der.object_identifier("1.2.840.113549.1.9.3")
 _MESSAGE_DIGEST = der.object_identifier("1.2.840.113549.1.9.4")
 _SIGNING_TIME = der.object_identifier("1.2.840.113549.1.9.5")
@@ -80,15 +81,14 @@ class SignedData:
             raise PermanentFailure(f"A certificate of the key is not DER: {error}.") from error
         digest_algorithm = _DIGEST_ALGORITHMS[spec.digest]
         self._before_content = _VERSION_1 + der.set_of([digest_algorithm])
+        self.issuer_and_serial = issuer_and_serial
         self.certificates = tuple(certificates)
         self.digest_algorithm = digest_algorithm
         self._certificates = der.set_of(certificates, tag=0xA0)
         self._signer_head = _VERSION_1 + issuer_and_serial + digest_algorithm
         self._signature_algorithm = _SIGNATURE_ALGORITHMS[key.algorithm, spec.digest]
-        self._fixed_attributes = [
-            _attribute(_CONTENT_TYPE, _DATA),
-            _attribute(_SIGNING_CERTIFICATE_V2, _encode_ess(key.certificate, issuer, serial, spec.digest)),
-        ]
+        self._ess = _attribute(_SIGNING_CERTIFICATE_V2, _encode_ess(key.certificate, issuer, serial, spec.digest))
+        self._fixed_attributes = [_attribute(_CONTENT_TYPE, DATA), self._ess]
         if spec.policy is not None:
             self._fixed_attributes.append(_attribute(_SIGNATURE_POLICY, _encode_policy(spec.policy)))
 
@@ -99,9 +99,16 @@ class SignedData:
             parts.append(_attribute(_SIGNING_TIME, der.time(signed_at)))
         return der.set_of(parts)
 
+    def counter_attributes(self, digest: bytes, signed_at: datetime.datetime) -> bytes:
+        """Encode the signed attributes of a countersignature, which names no content type and no policy (11.4)."""
+        parts = [self._ess, _attribute(_MESSAGE_DIGEST, der.octet_string(digest))]
+        if self._with_signing_time:
+            parts.append(_attribute(_SIGNING_TIME, der.time(signed_at)))
+        return der.set_of(parts)
+
     def detached(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
         """Assemble the whole ContentInfo without content; `unsigned` are encoded unsigned attributes."""
-        content = der.sequence(_DATA)
+        content = der.sequence(DATA)
         head = self._head(len(content), len(attributes), len(signature), len(unsigned))
         return head + content + self.tail(attributes, signature, unsigned)
 
@@ -116,10 +123,10 @@ class SignedData:
         """Encode all that stands before the content bytes of an attached signature, definite lengths throughout."""
         octets = der.prefix(0x04, content_length)
         wrapper = der.prefix(0xA0, len(octets) + content_length)
-        encapsulated = len(_DATA) + len(wrapper) + len(octets) + content_length
+        encapsulated = len(DATA) + len(wrapper) + len(octets) + content_length
         opening = der.prefix(0x30, encapsulated)
         head = self._head(len(opening) + encapsulated, attributes_length, signature_length, unsigned_length)
-        return head + opening + _DATA + wrapper + octets
+        return head + opening + DATA + wrapper + octets
 
     def tail(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
         """Encode all that stands after the content."""
@@ -141,8 +148,8 @@ class SignedData:
         body = len(self._before_content) + encapsulated_length + len(self._certificates) + signers
         opening = der.prefix(0x30, body)
         wrapper = der.prefix(0xA0, len(opening) + body)
-        total = len(_SIGNED_DATA) + len(wrapper) + len(opening) + body
-        return der.prefix(0x30, total) + _SIGNED_DATA + wrapper + opening + self._before_content
+        total = len(SIGNED_DATA) + len(wrapper) + len(opening) + body
+        return der.prefix(0x30, total) + SIGNED_DATA + wrapper + opening + self._before_content
 
 
 def _attribute(kind: bytes, value: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from typing import TypeVar
 
 __all__ = [
     "NULL",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 NULL = b"\x05\x00"
+Encoding = TypeVar("Encoding", bytes, memoryview)
 
 
 def prefix(tag: int, length: int) -> bytes:
@@ -82,7 +84,7 @@ def time(moment: datetime.datetime) -> bytes:
     return element(0x18, f"{utc.year:04}{utc:%m%d%H%M%SZ}".encode())
 
 
-def members(encoded: bytes) -> list[bytes]:
+def members(encoded: Encoding) -> list[Encoding]:
     """Split a constructed element into the encodings of its members; raise `ValueError` where it is not DER."""
     position, end = _content(encoded, 0)
     found = []
@@ -95,7 +97,7 @@ def members(encoded: bytes) -> list[bytes]:
     return found
 
 
-def content(encoded: bytes) -> bytes:
+def content(encoded: Encoding) -> Encoding:
     """Return the content octets of one encoded element; raise `ValueError` where it is not DER."""
     start, end = _content(encoded, 0)
     if end != len(encoded):
@@ -118,7 +120,7 @@ def dotted(encoded: bytes) -> str:
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
 
 
-def _content(encoded: bytes, position: int) -> tuple[int, int]:
+def _content(encoded: bytes | memoryview, position: int) -> tuple[int, int]:
     if position + 2 > len(encoded):
         raise ValueError("DER element is cut off")
     length = encoded[position + 1]

@@ -17,6 +17,10 @@ def signer_for(
     format: Format, key: OpenedKey, spec: SignatureSpec = BASELINE_B, *, detached: bool = False, pem: bool = False
 ) -> FileSigner:
     """Make the signer of a format; `detached` and `pem` concern CAdES alone."""
+    if format is Format.CADES and spec.joining is not None:
+        from bulksigner.formats.cms_join import JoiningSigner
+
+        return JoiningSigner(key, spec)
     if format is Format.CADES:
         from bulksigner.formats.cades import CadesSigner
 
@@ -34,8 +38,22 @@ def signer_for(
     return XadesSigner(key, spec)
 
 
-def check(artifact: BinaryIO, expectation: Expectation, *, detached: bool = False, pem: bool = False) -> Checked:
-    """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34)."""
+def check(
+    artifact: BinaryIO,
+    expectation: Expectation,
+    *,
+    detached: bool = False,
+    pem: bool = False,
+    original: BinaryIO | None = None,
+) -> Checked:
+    """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34).
+
+    `original` is the file that was signed, which only the check of a further signature reads again.
+    """
+    if expectation.spec is not None and expectation.spec.joining is not None and original is not None:
+        from bulksigner.formats.cms_join_check import check_joined
+
+        return check_joined(artifact, expectation, original)
     if expectation.format is Format.CADES:
         from bulksigner.formats.cms_check import check_cms
 

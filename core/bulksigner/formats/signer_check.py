@@ -104,10 +104,12 @@ def check_signer(
     certificate: bytes,
     forbidden: dict[bytes, str] | None = None,
     spec: SignatureSpec | None = None,
+    is_counter: bool = False,
 ) -> SignerFacts:
     """Check all of a SignedData that stands after its content: certificates and the one signer.
 
-    With `spec`, its attributes and its key are held against the policy too (ICP-30, ICP-33).
+    With `spec`, its attributes and its key are held against the policy too (ICP-30, ICP-33). A
+    countersignature names neither a type of content nor a policy (RFC 5652 11.4).
     """
     signer = _read_certificate(certificate)
     reader = Reader(after_content, "CMS")
@@ -135,20 +137,17 @@ def check_signer(
 
     if spec is not None:
         check_key(signer.public_key, algorithm, digest, spec)
-    facts = _check_attributes(attributes, message_digest, certificate, signer, forbidden or {}, spec)
+    values = _read_attributes(attributes, forbidden or {})
+    facts = _check_attributes(values, message_digest, certificate, signer, is_counter=is_counter)
+    if spec is not None:
+        _check_policy(values, spec, is_counter=is_counter)
+        check_moment(facts, spec)
     # RFC 5652 5.4: what is signed is the SET OF, whose tag the file replaces by [0].
     _verify(signer, value, bytes([SET]) + attributes.encoded[1:], _HASHES[digest])
     return SignerFacts(algorithm, facts)
 
 
-def _check_attributes(
-    attributes: Element,
-    message_digest: bytes,
-    certificate: bytes,
-    signer: _Signer,
-    forbidden: dict[bytes, str],
-    spec: SignatureSpec | None,
-) -> datetime.datetime | None:
+def _read_attributes(attributes: Element, forbidden: dict[bytes, str]) -> dict[bytes, Element]:
     members = attributes.reader("signed attributes").take_all()
     encodings = [member.encoded for member in members]
     if encodings != sorted(encodings):
@@ -165,7 +164,16 @@ def _check_attributes(
             raise CheckFailed("A signed attribute is there twice.")
         values[kind] = content.take()
         content.finish()
-    if _CONTENT_TYPE not in values or values[_CONTENT_TYPE].encoded != DATA:
+    return values
+
+
+def _check_attributes(
+    values: dict[bytes, Element], message_digest: bytes, certificate: bytes, signer: _Signer, *, is_counter: bool
+) -> datetime.datetime | None:
+    if is_counter:
+        if _CONTENT_TYPE in values:
+            raise CheckFailed("A countersignature has the signed attribute contentType.")
+    elif _CONTENT_TYPE not in values or values[_CONTENT_TYPE].encoded != DATA:
         raise CheckFailed("The signed attribute contentType is missing or is not data.")
     digest = values.get(_MESSAGE_DIGEST)
     if digest is None or digest.tag != OCTET_STRING or digest.content != message_digest:
@@ -173,14 +181,17 @@ def _check_attributes(
     if _SIGNING_CERTIFICATE_V2 not in values:
         raise CheckFailed("The signed attribute signingCertificateV2 is missing.")
     _check_ess(values[_SIGNING_CERTIFICATE_V2], certificate, signer)
-    written = values.get(_SIGNING_TIME)
-    moment = None if written is None else _read_time(written)
-    if spec is not None:
-        names = {dotted(Reader(kind, "signed attribute").take()) for kind in values} if spec.required_signed else set()
-        check_attributes(names, spec)
-        check_policy_value(values.get(SIGNATURE_POLICY), spec.policy)
-        check_moment(moment, spec)
-    return moment
+    moment = values.get(_SIGNING_TIME)
+    return None if moment is None else _read_time(moment)
+
+
+def _check_policy(values: dict[bytes, Element], spec: SignatureSpec, *, is_counter: bool) -> None:
+    if is_counter:
+        check_policy_value(values.get(SIGNATURE_POLICY), None)
+        return
+    if spec.required_signed:
+        check_attributes({dotted(Reader(kind, "signed attribute").take()) for kind in values}, spec)
+    check_policy_value(values.get(SIGNATURE_POLICY), spec.policy)
 
 
 def _check_ess(value: Element, certificate: bytes, signer: _Signer) -> None:

@@ -5,11 +5,12 @@ A task is given paths and a key reference; key material itself never travels.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import attrs
 
@@ -82,6 +83,8 @@ class CheckTask(Task[Checked]):
     artifact: Path
     expectation: Expectation
     pem: bool
+    staged: Path | None = None
+    """The staged copy, where the check needs more of it than its measure."""
 
 
 @attrs.frozen
@@ -172,11 +175,16 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
 def check_here(task: CheckTask) -> Checked:
     """Check in this process, on the bytes as they are read back from storage."""
     try:
-        descriptor = os.open(task.artifact, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as artifact:
-            return dispatch.check(artifact, task.expectation, pem=task.pem)
+        with contextlib.ExitStack() as opened:
+            artifact = opened.enter_context(_open(task.artifact))
+            original = None if task.staged is None else opened.enter_context(_open(task.staged))
+            return dispatch.check(artifact, task.expectation, pem=task.pem, original=original)
     except OSError as error:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)), "rb")
 
 
 def deliver_here(task: DeliverTask) -> Delivered:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 import attrs
 
 from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.policy import Joining
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
 from bulksigner.files.work import WorkRoots
@@ -27,6 +28,7 @@ from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Act, Store
+from bulksigner.settings.signatures import ExistingSignature
 from bulksigner.statistics.timings import Spans
 
 __all__ = ["Inputs", "Parts", "Work"]
@@ -146,12 +148,21 @@ class Work:
         return self.job.format is Format.CADES and self.opened.stored.save_as_pem
 
     @property
+    def joining(self) -> Joining | None:
+        """Return how the file is signed further, where it arrives signed and the profile asks for that."""
+        existing = self.opened.stored.cades_existing
+        if existing is ExistingSignature.WRAP or self.job.format is not Format.CADES:
+            return None
+        return Joining(existing.value) if self.job.file_name.casefold().endswith(".p7m") else None
+
+    @property
     def output_name(self) -> str:
-        """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87)."""
-        stored = self.opened.stored
-        return output_name(
-            self.job.file_name, self.job.format, pem=self.is_pem, preserve=stored.preserve_file_extension
-        )
+        """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87).
+
+        A file that is signed further is still what it was, so it keeps its extension.
+        """
+        preserve = self.opened.stored.preserve_file_extension or self.joining is not None
+        return output_name(self.job.file_name, self.job.format, pem=self.is_pem, preserve=preserve)
 
     def perform(self, task: Task[T]) -> Effect[T]:
         """Return the effect of a task of the engine."""

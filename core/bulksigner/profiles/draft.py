@@ -115,6 +115,7 @@ class _Drafting:
             pades_filter=seed.pades_filter,
             xml_flavor=seed.xml.flavor,
             xml_sha1_until=seed.xml.sha1_until,
+            cades_existing=seed.cades.existing,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -155,6 +156,7 @@ class _Drafting:
             "SaveAsPem": before.save_as_pem,
             "Policy": before.policy,
             "PadesFilter": before.pades_filter.value if before.pades_filter else None,
+            "Cades:Existing": before.cades_existing.value,
             "Xml:Flavor": before.xml_flavor.value,
             "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,

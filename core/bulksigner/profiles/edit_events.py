@@ -20,6 +20,7 @@ _FIELDS = {
     "SaveAsPem": "save_as_pem",
     "Policy": "policy",
     "PadesFilter": "pades_filter",
+    "Cades:Existing": "cades_existing",
     "Xml:Flavor": "xml_flavor",
     "Xml:Sha1Until": "xml_sha1_until",
     "InputFolder": "input_folder",

@@ -11,7 +11,7 @@ import attrs
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.signing import Format
 from bulksigner.profiles.rules import SigningRules
-from bulksigner.settings.signatures import DEFAULT_POLICY, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile"]
 
@@ -42,6 +42,7 @@ class StoredProfile:
     pades_filter: PadesFilter | None = None
     xml_flavor: XmlFlavor = XmlFlavor.XADES
     xml_sha1_until: datetime.date | None = None
+    cades_existing: ExistingSignature = ExistingSignature.WRAP
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None

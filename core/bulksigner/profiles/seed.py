@@ -109,6 +109,7 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         pades_filter=seed.pades_filter,
         xml_flavor=seed.xml.flavor,
         xml_sha1_until=seed.xml.sha1_until,
+        cades_existing=seed.cades.existing,
         certificate_source=choice.source if choice else None,
         certificate_block=plain,
         sealed={},

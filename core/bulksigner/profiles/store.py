@@ -14,7 +14,7 @@ from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import ProfileChangeRow, ProfileRow
-from bulksigner.settings.signatures import PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["ProfileStore"]
 
@@ -38,6 +38,7 @@ _READ_COLUMNS = (
     "pades_filter",
     "xml_flavor",
     "xml_sha1_until",
+    "cades_existing",
 )
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
@@ -110,6 +111,7 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "extras": _write_json(profile.extras),
         "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
         "xml_flavor": profile.xml_flavor.value,
+        "cades_existing": profile.cades_existing.value,
         "xml_sha1_until": profile.xml_sha1_until.isoformat() if profile.xml_sha1_until else None,
     }
 
@@ -153,6 +155,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
             ("pades_filter", PadesFilter),
             ("xml_flavor", XmlFlavor),
             ("xml_sha1_until", datetime.date.fromisoformat),
+            ("cades_existing", ExistingSignature),
         )
     }
     return StoredProfile(
@@ -175,5 +178,6 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         pades_filter=chosen["pades_filter"],
         xml_flavor=chosen["xml_flavor"] or XmlFlavor.XADES,
         xml_sha1_until=chosen["xml_sha1_until"],
+        cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

@@ -143,6 +143,7 @@ class ProfileRow(_Row):
     pades_filter = peewee.TextField(null=True)
     xml_flavor = peewee.TextField()
     xml_sha1_until = peewee.TextField(null=True)
+    cades_existing = peewee.TextField()
 
     class Meta:
         table_name = "profile"

@@ -17,7 +17,7 @@ from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
-from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, PadesFilter, PolicySettings, XmlChoice
+from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
 
 __all__ = [
     "DEFAULT_CONNECTION",
@@ -223,6 +223,7 @@ class ProfileSeed:
         is_seed=True,
     )
     xml: XmlChoice = option(XmlChoice())
+    cades: CadesChoice = option(CadesChoice())
     certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)
     extras: Mapping[type[Any], Any] = attrs.field(factory=dict)
 

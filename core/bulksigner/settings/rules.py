@@ -19,7 +19,7 @@ from bulksigner.settings.model import (
     ProfileSeed,
 )
 from bulksigner.settings.shapes import Kind, members_of
-from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["SHORTEST_MASKED", "check_profile", "check_rules", "list_certificates"]
 
@@ -107,6 +107,7 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ("PreserveFileExtension", seed.preserve_file_extension, (Format.CADES, Format.XADES)),
         ("SaveAsPem", seed.save_as_pem, (Format.CADES,)),
         ("PadesFilter", seed.pades_filter is not None, (Format.PADES,)),
+        ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
         ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
     ):
         if given and seed.format not in allowed:
@@ -129,6 +130,10 @@ def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
             f"{prefix}Policy",
             f"is {seed.policy}, and versions differ between formats, which this profile chooses by file.",
             f"Write {level}, or give the profile a Format.",
+        )
+    if seed.cades.existing is not ExistingSignature.WRAP and seed.save_as_pem:
+        findings.refuse(
+            f"{prefix}SaveAsPem", "is true, and Cades:Existing keeps the form in which files arrive.", "Take it out."
         )
     if level == BASELINE_POLICY and seed.pades_filter is PadesFilter.PBAD:
         findings.refuse(

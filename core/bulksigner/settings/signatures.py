@@ -15,6 +15,8 @@ __all__ = [
     "BASELINE_POLICY",
     "DEFAULT_POLICY",
     "POLICY",
+    "CadesChoice",
+    "ExistingSignature",
     "PadesFilter",
     "PolicySettings",
     "XmlChoice",
@@ -41,6 +43,26 @@ class XmlFlavor(enum.Enum):
 
     XADES = "Xades"
     NFE = "Nfe"
+
+
+class ExistingSignature(enum.Enum):
+    """What becomes of a `.p7m` file that arrives."""
+
+    WRAP = "Wrap"
+    PARALLEL = "Parallel"
+    COUNTER = "Counter"
+
+
+@attrs.frozen
+class CadesChoice:
+    """`Signing:Profiles[]:Cades`."""
+
+    existing: ExistingSignature = option(
+        ExistingSignature.WRAP,
+        help="What becomes of a `.p7m` file that arrives: `Wrap` signs it as any other file, `Parallel` adds a "
+        "signature beside those in it, `Counter` signs each of those; `Cades` only.",
+        is_seed=True,
+    )
 
 
 @attrs.frozen

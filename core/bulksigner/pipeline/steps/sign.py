@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
@@ -25,6 +27,9 @@ async def mark(work: Work) -> None:
     if reason is not None:
         raise StepFailed(reason, code="sign.certificate-invalid")
     rules = work.opened.rules
+    spec = None if rules is None else rules.spec(work.job.format, now)
+    if spec is not None and work.joining is not None:
+        spec = attrs.evolve(spec, joining=work.joining)
     fingerprint = work.staged_fingerprint
     task = SignTask(
         job_id=work.job.id,
@@ -37,7 +42,7 @@ async def mark(work: Work) -> None:
         target=child_of(work.parts.roots.job_folder(work.job.id), work.output_name),
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
-        spec=None if rules is None else rules.spec(work.job.format, now),
+        spec=spec,
         metadata=work.job.metadata,
     )
     work.job = await work.parts.write(

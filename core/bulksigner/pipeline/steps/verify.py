@@ -42,4 +42,5 @@ async def verify(work: Work) -> None:
 def _check_task(work: Work, key: OpenedKey) -> CheckTask:
     spec = None if work.task is None else work.task.spec
     expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec)
-    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem)
+    staged = work.staged if spec is not None and spec.joining is not None else None
+    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)

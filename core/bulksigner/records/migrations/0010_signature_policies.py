@@ -11,3 +11,4 @@ def statements(engine: str) -> Iterator[str]:  # noqa: ARG001 - both engines tak
     yield "ALTER TABLE profile ADD COLUMN pades_filter TEXT"
     yield "ALTER TABLE profile ADD COLUMN xml_flavor TEXT NOT NULL DEFAULT 'Xades'"
     yield "ALTER TABLE profile ADD COLUMN xml_sha1_until TEXT"
+    yield "ALTER TABLE profile ADD COLUMN cades_existing TEXT NOT NULL DEFAULT 'Wrap'"
