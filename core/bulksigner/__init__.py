@@ -13,6 +13,7 @@ from bulksigner.contract.errors import (
 from bulksigner.contract.hookspecs import hookimpl
 from bulksigner.contract.intake import Candidate, IntakeSource
 from bulksigner.contract.observe import BannerRow, JobChange, ReadinessCheck, ReadinessRow
+from bulksigner.contract.policy import CertificateElement, Joining, KeyRule, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.settings import Check, Schema, Secret, Settings, at_least, between, matches_length, option
 from bulksigner.contract.signing import (
     Dispatched,
@@ -43,6 +44,7 @@ __all__ = [
     "BannerRow",
     "BulkSignerError",
     "Candidate",
+    "CertificateElement",
     "CertificateSource",
     "Check",
     "CheckReport",
@@ -60,11 +62,14 @@ __all__ = [
     "Hold",
     "IntakeSource",
     "JobChange",
+    "Joining",
     "KeyAlgorithm",
+    "KeyRule",
     "Measured",
     "OpenedKey",
     "Overtaken",
     "PermanentFailure",
+    "PolicyIdentifier",
     "ProviderError",
     "ReadinessCheck",
     "ReadinessRow",
@@ -75,6 +80,7 @@ __all__ = [
     "Secret",
     "Settings",
     "Severity",
+    "SignatureSpec",
     "Signed",
     "SigningMethod",
     "SigningRequest",

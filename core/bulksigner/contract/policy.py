@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import enum
+import functools
+import pickle
 
 import attrs
 
@@ -74,3 +76,17 @@ class SignatureSpec:
     not_after: datetime.date | None = None
     is_plain_xml: bool = False
     joining: Joining | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as bytes that are made and read once: the same few specifications go to workers with every job."""
+        return _restore, (_flatten(self),)
+
+
+@functools.lru_cache(maxsize=64)
+def _flatten(spec: SignatureSpec) -> bytes:
+    return pickle.dumps(attrs.astuple(spec, recurse=False), pickle.HIGHEST_PROTOCOL)
+
+
+@functools.lru_cache(maxsize=64)
+def _restore(flat: bytes) -> SignatureSpec:
+    return SignatureSpec(*pickle.loads(flat))  # noqa: S301 - it comes through the pipe of the service's own workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,22 @@ def test_a_file_of_openssl_is_signed_further(
         roots = [other.chain[1], rsa_key.chain[1]]
         verdict = verify_cms_with_openssl(tmp_path / "signed.p7m", roots, cades=False)
         assert verdict, verdict.output
+
+
+@pytest.mark.parametrize("joining", Joining)
+def test_damaged_files_are_refused_or_stay_checked(
+    joining: Joining, arrived: bytes, rsa_key: Any, sign: Any, mutate: Any, measure: Any
+) -> None:
+    """SEC-70: whatever arrives is refused in words, or what leaves holds for the check; nothing else comes of it."""
+    chance, spec = random.Random(7), spec_of(rsa_key, joining)
+    signer = signer_for(Format.CADES, rsa_key, spec)
+    for _ in range(150):
+        content = mutate(arrived, chance)
+        try:
+            artifact = sign(signer, content)
+        except FormatRefused:
+            continue
+        try:
+            check_beside(artifact, content, rsa_key, spec, measure)
+        except CheckFailed:
+            continue

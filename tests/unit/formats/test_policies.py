@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 
 import attrs
 import pytest
@@ -107,3 +108,12 @@ def test_an_unknown_algorithm_is_no_row() -> None:
     """ICP-33: a rule that nobody could apply is a fault of the file."""
     with pytest.raises(ValueError, match="md5"):
         parse_table({"algorithms": {"a": {"rsa-md5": 1}}, "signed": {}, "unsigned": {}, "policy": []})
+
+
+def test_a_specification_travels_as_it_is() -> None:
+    """PERF-06: what a worker gets is equal to what was sent, and is the same object each time."""
+    for row in shipped_policies().rows:
+        spec = row.spec(etsi_filter=True)
+        first, second = (pickle.loads(pickle.dumps(spec)) for _ in range(2))
+        assert first == spec
+        assert first is second
