@@ -32,7 +32,14 @@ _END = re.compile(rb"[\r\n]startxref[\0\t\n\f\r ]++(\d{1,15})[\0\t\f ]*+[\r\n][\
 class PadesSigner:
     """Signs PDF files; a file is held in memory once, in one buffer that grows by the update (PERF-11)."""
 
-    def __init__(self, key: OpenedKey, spec: SignatureSpec, *, additions: Additions | None = None) -> None:
+    def __init__(
+        self,
+        key: OpenedKey,
+        spec: SignatureSpec,
+        *,
+        additions: Additions | None = None,
+        ignore_owner_restrictions: bool = False,
+    ) -> None:
         # pyHanko takes a third of a second to import: paid here, by processes that sign PDF files.
         from bulksigner.formats import pdf_update
 
@@ -40,6 +47,7 @@ class PadesSigner:
         self._key = key
         self._spec = spec
         self._additions = additions
+        self._ignore_owner_restrictions = ignore_owner_restrictions
         # The policies forbid signingTime in a PDF; the time is the dictionary's /M (ICP-10).
         self._signed_data = SignedData(key, spec, with_signing_time=False)
 
@@ -57,6 +65,7 @@ class PadesSigner:
                 signed_at=signed_at,
                 reserved_bytes=self._signed_data.detached_length(signed_at, additions.room if additions else 0),
             ),
+            ignore_owner_restrictions=self._ignore_owner_restrictions,
         )
         with document.getbuffer() as content:
             signed.update(content[length:start])
@@ -94,7 +103,7 @@ def read_document(source: BinaryIO, expected: Measured, digest: Digest) -> tuple
     return document, artifact, signed
 
 
-def look_at_pdf(source: BinaryIO, expected: Measured) -> None:
+def look_at_pdf(source: BinaryIO, expected: Measured, *, ignore_owner_restrictions: bool = False) -> None:
     """Raise `FormatRefused` where `PadesSigner.sign` would, without a key: prepare the update and drop it (BEY-11)."""
     from bulksigner.formats import pdf_update
     from bulksigner.formats.spec import BASELINE_B
@@ -109,6 +118,7 @@ def look_at_pdf(source: BinaryIO, expected: Measured) -> None:
             signed_at=datetime.datetime.now(datetime.UTC),
             reserved_bytes=0,
         ),
+        ignore_owner_restrictions=ignore_owner_restrictions,
     )
 
 

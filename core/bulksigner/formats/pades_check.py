@@ -21,7 +21,7 @@ __all__ = ["check_pdf"]
 _KINDS = {("/Adobe.PPKLite", "/ETSI.CAdES.detached"), ("/PBAD_PAdES", "/PBAD.PAdES")}
 _FORBIDDEN_KEYS = ("/Cert", "/R", "/Prop_AuthType")
 _DIGITS = re.compile(rb"[0-9a-f]*+|[0-9A-F]*+")
-_TIME = re.compile(rb"\(D:(\d{14})(?:Z|\+00'00'?)\)")
+_TIME = re.compile(rb"D:(\d{14})(?:Z|\+00'00'?)")
 
 
 def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
@@ -38,8 +38,10 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
     whole = digest.copy()
     whole.update(view[original.length :])
 
-    signature = _find_signature(PdfFile(data), original.length)
-    moment = _check_entries(signature, expectation.spec)
+    pdf = PdfFile(data)
+    reference, signature = _find_signature(pdf, original.length)
+    _check_kind(signature, expectation.spec)
+    moment = _read_time(pdf, reference, signature)
     contents = signature.get("/Contents")
     if not isinstance(contents, PdfString) or not contents.written.startswith(b"<"):
         raise CheckFailed("The signature dictionary's /Contents is not a hexadecimal string.")
@@ -70,7 +72,7 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
     return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment)
 
 
-def _find_signature(pdf: PdfFile, original_length: int) -> PdfDict:
+def _find_signature(pdf: PdfFile, original_length: int) -> tuple[Reference, PdfDict]:
     """Reach the new signature the way a viewer does: newest cross-reference, catalog, form, field, value."""
     if pdf.newest_at < original_length:
         raise CheckFailed("The PDF's newest cross-reference is the original's; nothing was added that a viewer sees.")
@@ -86,22 +88,25 @@ def _find_signature(pdf: PdfFile, original_length: int) -> PdfDict:
         field = pdf.dictionary(reference, "field where its form names one")
         value = field.get("/V")
         if field.get("/FT") == "/Sig" and isinstance(value, Reference) and pdf.offset_of(value) >= original_length:
-            found.append(pdf.dictionary(value, "signature dictionary"))
+            found.append((value, pdf.dictionary(value, "signature dictionary")))
     if len(found) != 1:
         raise CheckFailed(f"The PDF's form has {len(found)} new signatures, where there should be one.")
     return found[0]
 
 
-def _check_entries(signature: PdfDict, spec: SignatureSpec | None) -> datetime.datetime:
-    """Check the signature dictionary's keys (section 2 of the policies) and return the time that it states."""
+def _check_kind(signature: PdfDict, spec: SignatureSpec | None) -> None:
+    """Check the keys of the signature dictionary (section 2 of the policies)."""
     kinds = _KINDS if spec is None else {(f"/{spec.pades_filter}", f"/{spec.pades_sub_filter}")}
     if signature.get("/Type") != "/Sig" or (signature.get("/Filter"), signature.get("/SubFilter")) not in kinds:
         raise CheckFailed("The signature dictionary's /Type, /Filter or /SubFilter is not that of a PAdES signature.")
     for key in _FORBIDDEN_KEYS:
         if key in signature:
             raise CheckFailed(f"The signature dictionary has {key}, which the policies forbid.")
+
+
+def _read_time(pdf: PdfFile, reference: Reference, signature: PdfDict) -> datetime.datetime:
     written = signature.get("/M")
-    match = _TIME.fullmatch(written.written) if isinstance(written, PdfString) else None
+    match = _TIME.fullmatch(pdf.text(written, reference)) if isinstance(written, PdfString) else None
     try:
         if match is not None:
             return datetime.datetime.strptime(match[1].decode(), "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)

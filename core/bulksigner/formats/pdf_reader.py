@@ -6,8 +6,9 @@ import re
 from typing import NamedTuple
 
 from bulksigner.formats.model import CheckFailed
+from bulksigner.formats.pdf_crypt import Decryption, decode_string
 from bulksigner.formats.pdf_sections import Entry, Section, StreamSection, TableSection, decode_stream
-from bulksigner.formats.pdf_syntax import PdfDict, PdfValue, Reference, Stream, parse_value
+from bulksigner.formats.pdf_syntax import PdfDict, PdfString, PdfValue, Reference, Stream, parse_value
 
 __all__ = ["PdfFile", "Placed"]
 
@@ -41,7 +42,15 @@ class PdfFile:
         self._seen: set[int] = set()
         self._packed: dict[int, dict[int, PdfValue]] = {}
         self.newest_at = int(start[1])
+        self._decryption: Decryption | None = None
         self.trailer = self._read_next_section().trailer
+        if self.trailer.get("/Encrypt") is not None:
+            identity = self.resolve(self.trailer.get("/ID")).value
+            first = identity[0] if isinstance(identity, list) and identity else None
+            self._decryption = Decryption.open(
+                self.dictionary(self.trailer["/Encrypt"], "encryption dictionary"),
+                decode_string(first) if isinstance(first, PdfString) else b"",
+            )
 
     def resolve(self, value: PdfValue) -> Placed:
         """Follow references; a direct value has the offset -1."""
@@ -58,6 +67,13 @@ class PdfFile:
         if not isinstance(found, dict):
             raise CheckFailed(f"The PDF has no {what}.")
         return found
+
+    def text(self, string: PdfString, holder: Reference) -> bytes:
+        """Return the bytes of a string that stands in an object of the file's body, decrypted where it is encrypted."""
+        content = decode_string(string)
+        if self._decryption is None:
+            return content
+        return self._decryption.string(content, holder.number, holder.generation)
 
     def offset_of(self, reference: Reference) -> int:
         """Tell where the newest version of an object stands, without reading it; -1 where there is none."""
@@ -129,14 +145,18 @@ class PdfFile:
         if isinstance(value, dict):
             stream = _STREAM.match(self._data, position)
             if stream is not None:
-                return Stream(value, stream.end())
+                return Stream(value, stream.end(), int(header[1]), int(header[2]))
         return value
 
     def _content(self, stream: Stream) -> bytes:
         length = self.resolve(stream.entries.get("/Length")).value
         if not isinstance(length, int) or not 0 <= length <= len(self._data) - stream.start:
             raise CheckFailed(f"The PDF has a stream without its length at byte {stream.start}.")
-        return decode_stream(stream, self._data[stream.start : stream.start + length], self.resolve)
+        content = self._data[stream.start : stream.start + length]
+        # 7.5.8.2: a cross-reference stream is never encrypted.
+        if self._decryption is not None and stream.entries.get("/Type") != "/XRef":
+            content = self._decryption.stream(content, stream.number, stream.generation)
+        return decode_stream(stream, content, self.resolve)
 
     def _unpack(self, offset: int, number: int) -> dict[int, PdfValue]:
         """Read all objects of an object stream (7.5.7); kept, as neighbours are mostly wanted too."""

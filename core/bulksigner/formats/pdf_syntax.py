@@ -26,10 +26,12 @@ class PdfString(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream: its dictionary and the offset of its content."""
+    """A stream: its dictionary, the offset of its content, and the object that it is."""
 
     entries: dict[str, PdfValue]
     start: int
+    number: int
+    generation: int
 
 
 PdfValue: TypeAlias = "bool | int | float | str | PdfString | Reference | Stream | list[PdfValue] | PdfDict | None"

@@ -17,6 +17,8 @@ from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 
 from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.pdf_locks import require_uncertified, require_unlocked
+from bulksigner.formats.pdf_protection import open_protected
 
 __all__ = ["EmptySignature", "append_signature"]
 
@@ -31,8 +33,6 @@ _ESIC = DeveloperExtension(
 _BYTE_RANGE_CHARACTERS = 48
 _PRINT_AND_LOCKED = 0b1000_0100
 _SIGNATURES_EXIST_APPEND_ONLY = 3
-_NO_CHANGES = 1
-_DOC_MDP_DEFAULT = 2
 
 
 @attrs.frozen
@@ -46,7 +46,9 @@ class EmptySignature:
     reserved_bytes: int
 
 
-def append_signature(document: io.BytesIO, signature: EmptySignature) -> tuple[int, int]:
+def append_signature(
+    document: io.BytesIO, signature: EmptySignature, *, ignore_owner_restrictions: bool = False
+) -> tuple[int, int]:
     """Append the update to `document` and return the offsets of `/Contents` from `<` to after `>`.
 
     `/ByteRange` is filled in. Raises `FormatRefused` for whatever the PDF does not allow or pyHanko cannot read.
@@ -55,16 +57,15 @@ def append_signature(document: io.BytesIO, signature: EmptySignature) -> tuple[i
     try:
         reader = PdfFileReader(document, strict=True)
         if "/Encrypt" in reader.trailer:
-            raise FormatRefused(
-                "The PDF is encrypted (trailer, /Encrypt); remove its protection before it is signed.",
-                place="trailer, /Encrypt",
-            )
+            place = "trailer, /Encrypt"
+            open_protected(reader, ignore_owner_restrictions=ignore_owner_restrictions)
         place = "document catalog"
         writer = _Update(document, prev=reader)
-        _require_changes_allowed(writer.root)
+        require_uncertified(writer.root, _entry)
         place = "page tree"
         page = _find_first_page(writer)
         place = "form"
+        require_unlocked(writer.root, signature.field_name, _entry)
         contents, byte_range = _add_field(writer, signature, page)
         place = "object written again"
         _end_last_line(document)
@@ -102,24 +103,15 @@ class _Verbatim(generic.PdfObject):  # type: ignore[misc]  # pyHanko is seen wit
         stream.write(self.encoded)
 
 
-def _require_changes_allowed(root: Any) -> None:
-    certification = _entry(_entry(root, "/Perms", {}), "/DocMDP", {})
-    for member in _entry(certification, "/Reference", ()):
-        reference = member.get_object()
-        if _entry(reference, "/TransformMethod", None) != "/DocMDP":
-            continue
-        if _entry(_entry(reference, "/TransformParams", {}), "/P", _DOC_MDP_DEFAULT) == _NO_CHANGES:
-            raise FormatRefused(
-                "The PDF is certified with no changes allowed (catalog, /Perms /DocMDP, level 1); "
-                "a further signature would break that certification.",
-                place="catalog, /Perms /DocMDP",
-                remedy="Have the file signed before it is certified, or signed as CAdES.",
-            )
-
-
 def _entry(dictionary: Any, key: str, default: Any) -> Any:
-    """Look up an entry and follow its reference, which pyHanko's `get` does not."""
-    return dictionary[key] if key in dictionary else default  # noqa: SIM401 - `get` is what this replaces
+    """Look up an entry and follow its reference, which pyHanko's `get` does not; null is no entry (7.3.9)."""
+    if key not in dictionary or dictionary.raw_get(key) == generic.NullObject():
+        return default
+    try:
+        return dictionary[key]
+    except KeyError:
+        # What pyHanko says where the reference leads to null.
+        return default
 
 
 def _find_first_page(writer: Any) -> Any:
@@ -134,7 +126,6 @@ def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verb
     """Add field, widget and signature dictionary; form and page keep all that they have."""
     contents = _Verbatim(b"<" + b"0" * (2 * signature.reserved_bytes) + b">")
     byte_range = _Verbatim(b" " * _BYTE_RANGE_CHARACTERS)
-    moment = signature.signed_at.astimezone(datetime.UTC)
     value = generic.DictionaryObject(
         {
             pdf_name("/Type"): pdf_name("/Sig"),
@@ -142,7 +133,7 @@ def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verb
             pdf_name("/SubFilter"): pdf_name("/" + signature.sub_filter),
             pdf_name("/Contents"): contents,
             pdf_name("/ByteRange"): byte_range,
-            pdf_name("/M"): _Verbatim(f"(D:{moment.year:04}{moment:%m%d%H%M%S}+00'00')".encode()),
+            pdf_name("/M"): _time(writer, signature.signed_at),
         }
     )
     field = generic.DictionaryObject(
@@ -159,22 +150,35 @@ def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verb
     )
     field_reference = writer.add_object(field)
     _extend_form(writer, field_reference)
-    writer.register_annotation(page, field_reference)
+    _annotate(writer, page, field_reference)
     if writer.output_version < (2, 0):
         writer.register_extension(_ESIC)
     return contents, byte_range
 
 
+def _time(writer: Any, moment: datetime.datetime) -> Any:
+    moment = moment.astimezone(datetime.UTC)
+    text = f"D:{moment.year:04}{moment:%m%d%H%M%S}+00'00'"
+    # pyHanko escapes what needs none, but only pyHanko encrypts.
+    return _Verbatim(f"({text})".encode()) if writer.security_handler is None else generic.pdf_string(text)
+
+
+def _annotate(writer: Any, page: Any, field_reference: Any) -> None:
+    entries = page.get_object()
+    if "/Annots" in entries and _entry(entries, "/Annots", None) is None:
+        del entries["/Annots"]
+    writer.register_annotation(page, field_reference)
+
+
 def _extend_form(writer: Any, field_reference: Any) -> None:
     root = writer.root
-    if "/AcroForm" in root:
-        form = root["/AcroForm"]
-    else:
+    form = _entry(root, "/AcroForm", None)
+    if form is None:
         form = generic.DictionaryObject()
         root[pdf_name("/AcroForm")] = writer.add_object(form)
         writer.update_root()
-    if "/Fields" in form:
-        fields = form["/Fields"]
+    fields = _entry(form, "/Fields", None)
+    if fields is not None:
         fields.append(field_reference)
         writer.update_container(fields)
     else:

@@ -1,0 +1,256 @@
+"""Awkward PDF files: signed so that others find no fault, or refused before the key is used (BEY-01, BEY-11)."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asn1crypto import x509
+from asn1crypto.keys import PrivateKeyInfo
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.sign.fields import FieldMDPAction, FieldMDPSpec, MDPPerm, SigFieldSpec
+from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner, SimpleSigner
+from pyhanko.sign.validation import validate_pdf_signature
+from pyhanko_certvalidator import ValidationContext
+from pyhanko_certvalidator.registry import SimpleCertificateStore
+
+from bulksigner.contract.signing import Format
+from bulksigner.formats.dispatch import check
+from bulksigner.formats.model import Expectation, FormatRefused
+from bulksigner.formats.pades import PadesSigner
+from bulksigner.formats.spec import BASELINE_B
+from bulksigner.testing.pdf_corpus import ALLOWING, AWKWARD, PROTECTIONS, RESTRICTING, protect
+from bulksigner.testing.pdf_sample import PdfSample
+from bulksigner.testing.verify import nss_commands, pdfsig_command
+
+SIGNED = [name for name, awkward in AWKWARD.items() if awkward.refusal is None]
+REFUSED = [name for name, awkward in AWKWARD.items() if awkward.refusal is not None]
+LOCK_ALL = FieldMDPSpec(FieldMDPAction.ALL)
+LOCKS = {
+    "one": FieldMDPSpec(FieldMDPAction.INCLUDE, fields=["amount"]),
+    "none": FieldMDPSpec(FieldMDPAction.INCLUDE, fields=[]),
+}
+CLOSING = {
+    "all": SigFieldSpec("Other", field_mdp_spec=LOCK_ALL),
+    "all but one": SigFieldSpec("Other", field_mdp_spec=FieldMDPSpec(FieldMDPAction.EXCLUDE, fields=["amount"])),
+    "document": SigFieldSpec("Other", field_mdp_spec=LOCKS["one"], doc_mdp_update_value=MDPPerm.NO_CHANGES),
+    "deeper": SigFieldSpec("form.part.Other", field_mdp_spec=LOCK_ALL),
+}
+
+
+@pytest.fixture(scope="module")
+def trusting(rsa_held: Any, pem_of: Callable[[bytes], bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trust store that has the root of the test's key alone."""
+    folder = tmp_path_factory.mktemp("trust")
+    (folder / "root.pem").write_bytes(pem_of(rsa_held.chain[1]))
+    for command in nss_commands(folder, [folder / "root.pem"]):
+        subprocess.run([str(part) for part in command], check=True, timeout=60, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def accept(rsa_key: Any, trusting: Path, tmp_path: Path, run: Any, measure: Any) -> Callable[..., None]:
+    """Hold a signed file against its original: our check, poppler, and pyHanko find every signature valid."""
+
+    def hold(original: bytes, artifact: bytes, signatures: int = 1) -> None:
+        assert artifact.startswith(original)
+        check(io.BytesIO(artifact), Expectation(Format.PADES, rsa_key.certificate, measure(original)))
+        path = tmp_path / "signed.pdf"
+        path.write_bytes(artifact)
+        output = run(*pdfsig_command(path, trusting))
+        assert output.count("Signature is Valid.") == output.count("Signature Validation:") == signatures, output
+        # NSS does not always judge a certificate that it meets again.
+        assert output.count("Certificate is Trusted.") >= 1, output
+        assert output.replace("Not total", "").count("Total document signed") == 1, output
+        roots = [x509.Certificate.load(rsa_key.chain[1])]
+        # Strict, pyHanko validates no hybrid file, whatever is in it.
+        reader = PdfFileReader(io.BytesIO(artifact), strict=False)
+        if reader.encrypted:
+            reader.decrypt("")
+        found = reader.embedded_signatures
+        assert len(found) == signatures
+        for signature in found:
+            trust = ValidationContext(trust_roots=roots, allow_fetching=False, revocation_mode="soft-fail")
+            status = validate_pdf_signature(signature, trust)
+            assert status.bottom_line, status.pretty_print_details()
+            assert status.docmdp_ok is not False
+        assert found[-1].evaluate_signature_coverage().name == "ENTIRE_FILE"
+
+    return hold
+
+
+@pytest.fixture
+def sign_by_other(rsa_key: Any) -> Callable[..., bytes]:
+    """Sign by pyHanko, with the same key, so that one root is trusted."""
+    private = rsa_key.private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    other = SimpleSigner(
+        signing_cert=x509.Certificate.load(rsa_key.certificate),
+        signing_key=PrivateKeyInfo.load(private),
+        cert_registry=SimpleCertificateStore.from_certs([x509.Certificate.load(rsa_key.chain[0])]),
+    )
+
+    def sign_it(content: bytes, field: SigFieldSpec | None = None, name: str = "Other", **options: Any) -> bytes:
+        writer = IncrementalPdfFileWriter(io.BytesIO(content), strict=False)
+        metadata = PdfSignatureMetadata(field_name=name, md_algorithm="sha256", **options)
+        return PdfSigner(metadata, other, new_field_spec=field).sign_pdf(writer).getvalue()
+
+    return sign_it
+
+
+def test_the_corpus_is_large_enough() -> None:
+    """BEY-11: forty files at least, of both kinds."""
+    assert len(AWKWARD) >= 40
+    assert min(len(SIGNED), len(REFUSED)) >= 15
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_what_can_be_signed_is(name: str, rsa_key: Any, sign: Any, accept: Callable[..., None]) -> None:
+    """BEY-01, BEY-02, BEY-11: once and once more, the input a prefix, both signatures valid for three readers."""
+    content = AWKWARD[name].make()
+    signer = PadesSigner(rsa_key, BASELINE_B)
+    once = sign(signer, content)
+    accept(content, once)
+    accept(once, sign(signer, once), signatures=2)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_signed_is_refused(name: str, rsa_key: Any, sign: Any) -> None:
+    """BEY-11: with the documented code, the defect and its place, and the key is not used."""
+    awkward = AWKWARD[name]
+    with pytest.raises(FormatRefused, match=awkward.refusal) as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B), awkward.make())
+    error = refused.value
+    assert (error.code or error.default_code) == "sign.failed"
+    assert error.place
+    assert awkward.place in (None, error.place)
+    assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["table", "streams", "fields", "appearances to be made", "XFA", "PDF/A-2b", "20 updates"]
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_signatures_of_others_stay_valid(
+    name: str, times: int, rsa_key: Any, sign: Any, sign_by_other: Callable[..., bytes], accept: Callable[..., None]
+) -> None:
+    """BEY-11: signed once and twice by another product, before ours."""
+    content = AWKWARD[name].make()
+    for number in range(times):
+        content = sign_by_other(content, name=f"Other{number}")
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B), content), signatures=times + 1)
+
+
+@pytest.mark.parametrize("level", [MDPPerm.FILL_FORMS, MDPPerm.ANNOTATE], ids=lambda level: level.name)
+@pytest.mark.parametrize("name", ["table", "streams", "fields", "appearances to be made"])
+def test_certified_files_stay_certified(
+    name: str, level: MDPPerm, rsa_key: Any, sign: Any, sign_by_other: Callable[..., bytes], accept: Callable[..., None]
+) -> None:
+    """BEY-11: levels 2 and 3 of DocMDP allow signatures."""
+    content = sign_by_other(AWKWARD[name].make(), certify=True, docmdp_permissions=level)
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B), content), signatures=2)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_locks_of_other_fields_are_no_obstacle(
+    lock: str, rsa_key: Any, sign: Any, sign_by_other: Callable[..., bytes], accept: Callable[..., None]
+) -> None:
+    """BEY-11: a lock on named fields concerns their values; a new field of ours changes none."""
+    content = sign_by_other(AWKWARD["fields"].make(), SigFieldSpec("Other", field_mdp_spec=LOCKS[lock]))
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B), content), signatures=2)
+
+
+@pytest.mark.parametrize("lock", CLOSING)
+def test_locks_that_a_signature_would_break_refuse_it(
+    lock: str, rsa_key: Any, sign: Any, sign_by_other: Callable[..., bytes]
+) -> None:
+    """BEY-11: a signature that locks the document or all fields is the last one, certified or not."""
+    field = CLOSING[lock]
+    content = sign_by_other(AWKWARD["fields"].make(), field, name=field.sig_field_name)
+    with pytest.raises(FormatRefused, match="would break it") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B), content)
+    assert refused.value.place == f"field {field.sig_field_name}"
+    assert rsa_key.calls == 0
+
+
+def test_a_file_certified_by_others_against_changes_is_refused(
+    rsa_key: Any, sign: Any, sign_by_other: Callable[..., bytes]
+) -> None:
+    """BEY-11: DocMDP 1."""
+    content = sign_by_other(AWKWARD["table"].make(), certify=True, docmdp_permissions=MDPPerm.NO_CHANGES)
+    with pytest.raises(FormatRefused, match="no changes allowed") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B), content)
+    assert refused.value.place == "catalog, /Perms /DocMDP"
+    assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("layout", ["table", "streams", "fields", "fields in streams"])
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_protection_is_kept(kind: str, layout: str, rsa_key: Any, sign: Any, accept: Callable[..., None]) -> None:
+    """BEY-11: what anybody may open and change is signed, and stays as protected as it was."""
+    content = protect(AWKWARD[layout].make(), kind, permissions=ALLOWING)
+    signer = PadesSigner(rsa_key, BASELINE_B)
+    once = sign(signer, content)
+    accept(content, once)
+    twice = sign(signer, once)
+    accept(once, twice, signatures=2)
+    reader = PdfFileReader(io.BytesIO(twice))
+    assert reader.encrypted
+    assert b"amount" not in twice
+    reader.decrypt("")
+    names = [field.get_object()["/T"] for field in reader.root["/AcroForm"]["/Fields"]]
+    assert names[:1] == ["amount"] if "fields" in layout else len(names) == 2
+    assert all(name == "amount" or name.startswith("Signature") for name in names)
+
+
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_restrictions_are_kept_unless_they_are_ignored(
+    kind: str, rsa_key: Any, sign: Any, accept: Callable[..., None]
+) -> None:
+    """BEY-11, CFG-201: refused by default; ignored by choice, and the restriction stays in the file."""
+    content = protect(AWKWARD["table"].make(), kind, permissions=RESTRICTING)
+    with pytest.raises(FormatRefused, match="restricted by its owner") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B), content)
+    assert refused.value.place == "trailer, /Encrypt /P"
+    assert rsa_key.calls == 0
+    artifact = sign(PadesSigner(rsa_key, BASELINE_B, ignore_owner_restrictions=True), content)
+    accept(content, artifact)
+    reader = PdfFileReader(io.BytesIO(artifact))
+    allowed = reader.decrypt("").permission_flags
+    assert allowed is not None
+    assert ALLOWING not in allowed
+
+
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_a_password_is_asked_for(kind: str, rsa_key: Any, sign: Any) -> None:
+    """BEY-11: a file that needs a password is refused, whatever is ignored."""
+    content = protect(AWKWARD["table"].make(), kind, user="secret")
+    with pytest.raises(FormatRefused, match="needs a password") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B, ignore_owner_restrictions=True), content)
+    assert refused.value.place == "trailer, /Encrypt"
+    assert rsa_key.calls == 0
+
+
+PUBLIC_KEY = (
+    b"<</Filter /Adobe.PubSec /SubFilter /adbe.pkcs7.s5 /V 4 /StmF /DefaultCryptFilter /StrF /DefaultCryptFilter"
+    b" /CF <</DefaultCryptFilter <</CFM /AESV2 /Length 128 /Recipients []>>>>>>"
+)
+OTHER_PROTECTION = {
+    "authentication code": lambda: protect(AWKWARD["table"].make(), "aes-256", sealed=True),
+    "password": PdfSample(trailer=b"/Encrypt 8 0 R", objects={8: PUBLIC_KEY}).build,
+    "damaged": lambda: AWKWARD["table"].make().replace(b"/Root", b"/Encrypt 1 0 R /Root", 1),
+}
+
+
+@pytest.mark.parametrize("text", OTHER_PROTECTION)
+def test_other_protection_is_refused(text: str, rsa_key: Any, sign: Any) -> None:
+    """BEY-11: encryption for certificates, an authentication code, damaged entries."""
+    with pytest.raises(FormatRefused, match=text) as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B, ignore_owner_restrictions=True), OTHER_PROTECTION[text]())
+    assert refused.value.place.startswith("trailer, /Encrypt")
+    assert rsa_key.calls == 0
