@@ -19,6 +19,7 @@ from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, Pe
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
+from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.volumes import distinct_volumes
 from bulksigner.files.work import WorkRoots
@@ -32,6 +33,7 @@ from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
+from bulksigner.jobs.envelopes import MANY_ENVELOPES, count_envelope, envelopes_written
 from bulksigner.jobs.model import Changed, Job, utc_now
 from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
@@ -66,6 +68,7 @@ from bulksigner.retention.desk import RetentionDesk
 from bulksigner.retention.policy import Policy
 from bulksigner.retention.run import Retention
 from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
@@ -157,7 +160,12 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
     seeded = seed_profiles(profile_rows, core, sealer, utc_now)
-    profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register)
+    envelope_key = _derive_key(core.encryption, store)
+    if envelope_key is not None:
+        undo.callback(envelope_key.wipe)
+    profiles = open_profiles(
+        profile_rows, foundation.registry, sealer, scrubber.register, is_encryption_on=envelope_key is not None
+    )
     undo.callback(profiles.close)
 
     jobs, queue = Jobs(store), Queue(store)
@@ -183,7 +191,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots, names)
     uploads.settle_leftovers(jobs)
 
-    engine = _start_engine(foundation, _formats_of(profiles.all), sinks)
+    engine = _start_engine(foundation, _formats_of(profiles.all), sinks, envelope_key)
     profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
@@ -192,7 +200,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     profile_watch = ProfileWatch(
         profile_rows,
         profiles,
-        ProfileOpener(foundation.registry, sealer, scrubber.register),
+        ProfileOpener(foundation.registry, sealer, scrubber.register, envelope_key is not None),
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,
@@ -212,6 +220,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
+        count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -282,6 +291,23 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     )
 
 
+def _derive_key(given: EncryptionSettings, store: Store) -> EnvelopeKey | None:
+    """Derive the key of the envelopes, the one time in this life (ENC-06); None where encryption is off."""
+    if not given.enabled:
+        return None
+    log.info("Deriving the key of encrypted outputs, %d iterations", given.iterations)
+    key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
+    written = envelopes_written(store, key.check_value())
+    if written > MANY_ENVELOPES:
+        log.warning(
+            "%d files were encrypted with this key, and more than %d are not safe. Change Encryption:Password soon, "
+            "and keep the former one for the files that exist",
+            written,
+            2 * MANY_ENVELOPES,
+        )
+    return key
+
+
 def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
     def record(job: Job, spans: Spans) -> None:
         write_timings(store, job, spans, job.completed_at or job.updated_at)
@@ -322,10 +348,14 @@ def _choose_sinks(given: LogFileSettings) -> logs.Sinks:
     return logs.Sinks(given.write_to_console, files if given.enabled else None, given.minimum_level.threshold)
 
 
-def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks) -> Engine:
+def _start_engine(
+    foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks, envelope_key: EnvelopeKey | None
+) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
-    here = InProcessEngine(foundation.registry, formats, threads=core.pipeline.max_concurrency)
+    here = InProcessEngine(
+        foundation.registry, formats, threads=core.pipeline.max_concurrency, envelope_key=envelope_key
+    )
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
     if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):
@@ -339,6 +369,7 @@ def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: lo
         _thresholds(foundation),
         # One process tidies up for all.
         attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
+        envelope_key,
     )
     return ProcessEngine(boot, workers, here)
 

@@ -151,7 +151,8 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
         return
     core = foundation.settings.core
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
-    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer)
+    is_encryption_on = foundation.settings.core.encryption.enabled
+    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer, is_encryption_on=is_encryption_on)
     if not profiles.all:
         yield from _seed_rows(foundation, alerts)
         return

@@ -61,6 +61,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         plugins_loaded_count=sum(row.state is PluginState.LOADED for row in rows),
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
+        encrypts=settings.core.encryption.enabled,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
         retention=_describe_retention(service),
         backup=_describe_backups(settings.core.backup),

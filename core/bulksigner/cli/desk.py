@@ -71,8 +71,16 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
         folders = frozenset(given.name for given in core.storage.inputs)
         yield Desk(
             profiles=profiles,
-            editor=ProfileEditor(profiles, foundation.registry, sealer, folders, utc_now, scrubber.register),
-            opener=ProfileOpener(foundation.registry, sealer, scrubber.register),
+            editor=ProfileEditor(
+                profiles,
+                foundation.registry,
+                sealer,
+                folders,
+                utc_now,
+                scrubber.register,
+                is_encryption_on=core.encryption.enabled,
+            ),
+            opener=ProfileOpener(foundation.registry, sealer, scrubber.register, core.encryption.enabled),
             sealer=sealer,
             folders=folders,
             poll_interval_seconds=core.pipeline.poll_interval_seconds,

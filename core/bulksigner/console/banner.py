@@ -49,6 +49,7 @@ class BannerFacts:
     plugins_loaded_count: int
     plugins_failed_count: int
     plugin_rows: Sequence[BannerRow] = ()
+    encrypts: bool = False
     pause: Pause | None = None
     retention: str | None = None
     """What the retention policy does; printed where there is one."""
@@ -90,7 +91,7 @@ def ready_panel(facts: BannerFacts) -> str:
         ("cert source", facts.certificate_source),
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
         ("trust set", "none (certificate chains are not validated)"),
-        ("encryption", "disabled"),
+        ("encryption", "enabled (BSENC v1, salt loaded)" if facts.encrypts else "disabled"),
         *([("retention", facts.retention)] if facts.retention is not None else []),
         *([("backup", facts.backup)] if facts.backup is not None else []),
         ("plugins", f"{facts.plugins_loaded_count} loaded, {facts.plugins_failed_count} failed"),

@@ -28,6 +28,7 @@ class ProfileFacts:
     format: Format | None
     certificate_source: str | None
     verify: bool
+    encrypt: bool = False
     enabled: bool = True
     folder: str | None = None
     is_folder_configured: bool = True
@@ -59,6 +60,7 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             format=profile.stored.format,
             certificate_source=profile.stored.certificate_source,
             verify=profile.stored.verify,
+            encrypt=profile.stored.encrypt,
             enabled=profile.stored.enabled,
             folder=profile.stored.input_folder,
             is_folder_configured=profile.stored.input_folder is None or profile.stored.input_folder in configured,
@@ -93,7 +95,7 @@ def _behaviour(profile: ProfileFacts) -> str:
         profile.format.value if profile.format is not None else "auto",
         f"cert={escape(certificate)}",
         f"verify={'on' if profile.verify else 'off'}",
-        "encrypt=off",
+        f"encrypt={'on' if profile.encrypt else 'off'}",
         "validate-cert=off",
     ]
     if profile.method != LOCAL_METHOD:

@@ -76,6 +76,7 @@ _ROWS = (
     ErrorCode("sign.failed", None, "Signing failed", text_on_job=True),
     ErrorCode("sign.certificate-invalid", None, "The certificate was refused before signing", text_on_job=True),
     ErrorCode("verify.failed", None, "The signed file did not pass its check", text_on_job=True),
+    ErrorCode("encrypt.failed", None, "The signed file could not be encrypted", text_on_job=True),
     ErrorCode("promote.output-exists", None, "The output name is taken", text_on_job=True),
     ErrorCode("recovery.interrupted", None, "The process that worked on the job ended", text_on_job=True),
 )

@@ -28,6 +28,7 @@ _READ: Mapping[str, Any] = {
     "status": JobStatus,
     "path_released": bool,
     "input_diverged": bool,
+    "output_encrypted": bool,
     "metadata": read_metadata,
     **{name: read_time for name in NAMES if name.endswith("_at")},
 }

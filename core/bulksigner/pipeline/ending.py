@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost, StepFailed
@@ -181,7 +182,12 @@ def _is_ours(found: Job, job: Job) -> bool:
 
 
 # Nothing of the job was delivered; what lies under that name, if anything, is another's.
-_NO_OUTPUT = {"output_path": None, "output_length": None, "output_sha256": None}
+_NO_OUTPUT: Mapping[str, Any] = {
+    "output_path": None,
+    "output_length": None,
+    "output_sha256": None,
+    "output_encrypted": False,
+}
 
 
 def _waits() -> Iterator[float]:

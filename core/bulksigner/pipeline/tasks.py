@@ -14,9 +14,11 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
+from bulksigner.encryption.envelope import measure_content, write_envelope
+from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files import durable
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
@@ -28,6 +30,7 @@ __all__ = [
     "DeliverTask",
     "Delivered",
     "DiscardTask",
+    "EncryptTask",
     "NearInput",
     "SignTask",
     "StageTask",
@@ -83,6 +86,15 @@ class CheckTask(Task[Checked]):
 
 
 @attrs.frozen
+class EncryptTask(Task[Measured]):
+    """One signed file to put into an envelope (ENC-12); `measured` is the file as it was checked."""
+
+    signed: Path
+    measured: Measured
+    envelope: Path
+
+
+@attrs.frozen
 class NearInput:
     """An input that the engine may remove, as it was staged."""
 
@@ -115,7 +127,9 @@ class DiscardTask(Task[None]):
     folders: tuple[Path, ...]
 
 
-def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) -> T:
+def carry_out(
+    task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey], envelope_key: EnvelopeKey | None = None
+) -> T:
     """Do what a task asks, in this process; raises `StepFailed`, or what a library raises."""
     answer: Any
     if isinstance(task, SignTask):
@@ -126,6 +140,8 @@ def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) 
         answer = stage_here(task)
     elif isinstance(task, DeliverTask):
         answer = deliver_here(task)
+    elif isinstance(task, EncryptTask):
+        answer = encrypt_here(task, envelope_key)
     elif isinstance(task, DiscardTask):
         discard_here(task)
         answer = None
@@ -174,6 +190,28 @@ def check_here(task: CheckTask) -> Checked:
             return dispatch.check(artifact, task.expectation, pem=task.pem)
     except OSError as error:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
+
+
+def encrypt_here(task: EncryptTask, key: EnvelopeKey | None) -> Measured:
+    """Write the envelope of a signed file, in place of what a lost worker may have written, and read it back.
+
+    It is flushed first; what it opens to must be what was checked, or it is no use to anyone (ENC-12).
+    """
+    if key is None:
+        raise StepFailed("The key of encrypted outputs is not here. Enable Encryption and restart the service.")
+    task.envelope.unlink(missing_ok=True)
+    try:
+        with durable.open_regular(task.signed) as plain:
+            envelope = durable.write_new(task.envelope, lambda out: write_envelope(plain, out, key))
+        with durable.open_regular(task.envelope) as written:
+            content = measure_content(written, envelope.length, key)
+    except BulkSignerError as error:
+        raise StepFailed(error.message) from error
+    except OSError as error:
+        raise StepFailed(f"The envelope cannot be written to {task.envelope}: {error.strerror or error}.") from error
+    if content != task.measured:
+        raise StepFailed("The envelope on disk does not open to the signed file that was checked.")
+    return envelope
 
 
 def deliver_here(task: DeliverTask) -> Delivered:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 
 from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
+from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
 from bulksigner.formats.naming import output_name
@@ -71,6 +72,8 @@ class Parts:
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
     record_timings: Callable[[Job, Spans], None] | None = None
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
+    count_envelope: Callable[[], None] | None = None
+    """Counts an envelope in the act that records it; None where encryption is off (ENC-10)."""
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 
@@ -100,6 +103,7 @@ class Work:
     signed_measured: Measured | None = None
     checking: Started[Checked] | None = None
     """The check of the signed file, under way while the database records that there is one."""
+    envelope: Path | None = None
     output: Path | None = None
     delivered: Delivered | None = None
     divergence: str = ""
@@ -146,12 +150,41 @@ class Work:
         return self.job.format is Format.CADES and self.opened.stored.save_as_pem
 
     @property
+    def is_encrypted(self) -> bool:
+        """Tell whether the output leaves as an envelope (ENC-01)."""
+        return self.opened.stored.encrypt
+
+    @property
     def output_name(self) -> str:
         """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87)."""
         stored = self.opened.stored
         return output_name(
-            self.job.file_name, self.job.format, pem=self.is_pem, preserve=stored.preserve_file_extension
+            self.job.file_name,
+            self.job.format,
+            pem=self.is_pem,
+            preserve=stored.preserve_file_extension,
+            suffix=SUFFIX if stored.encrypt else "",
         )
+
+    @property
+    def signed_name(self) -> str:
+        """Return the name of the signed file in the job's own folder: that of the output, without its envelope."""
+        name = self.output_name
+        return name.removesuffix(SUFFIX) if self.is_encrypted else name
+
+    @property
+    def artifact(self) -> Path:
+        """Return what is to be delivered: the envelope where there must be one, and never the clear file then."""
+        return self.require(self.envelope if self.is_encrypted else self.signed)
+
+    def foretell_output(self, name: str, measured: Measured) -> dict[str, Any]:
+        """Settle where the output will be; return the columns that say so, and what it is, before it is there."""
+        self.output = self.parts.roots.output_path(name)
+        return {
+            "output_path": str(self.output),
+            "output_length": measured.length,
+            "output_sha256": measured.sha256.hex(),
+        }
 
     def perform(self, task: Task[T]) -> Effect[T]:
         """Return the effect of a task of the engine."""

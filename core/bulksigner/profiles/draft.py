@@ -56,8 +56,15 @@ def keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bo
 class Drafter:
     """Lays changes over profiles; `keep_secret` is told of every secret before anything uses it (SEC-51)."""
 
-    def __init__(self, registry: Registry, sealer: Sealer, keep_secret: Callable[[Secret], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        sealer: Sealer,
+        keep_secret: Callable[[Secret], None],
+        is_encryption_on: bool = False,
+    ) -> None:
         self.registry = registry
+        self.is_encryption_on = is_encryption_on
         self.sealer = sealer
         self.keep_secret = keep_secret
         self.blocks = {
@@ -97,7 +104,7 @@ class _Drafting:
         findings = Findings()
         blocks = self._by.blocks if self._moves_certificate else {}
         seed = Binder(findings, blocks, self._by.extras).bind_profile(tree, ())
-        check_profile("", seed, findings)
+        check_profile("", seed, findings, is_encryption_on=self._by.is_encryption_on)
         for failure in findings.failures:
             self._object(failure.key, join(failure.problem, failure.remedy))
         for key, origin, hint in findings.unknown:
@@ -111,6 +118,7 @@ class _Drafting:
             verify=seed.verify,
             preserve_file_extension=seed.preserve_file_extension,
             save_as_pem=seed.save_as_pem,
+            encrypt=seed.encrypt,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -149,6 +157,7 @@ class _Drafting:
             "Verify": before.verify,
             "PreserveFileExtension": before.preserve_file_extension,
             "SaveAsPem": before.save_as_pem,
+            "Encrypt": before.encrypt,
             _SOURCE: before.certificate_source,
         }
         declared = self._declared()

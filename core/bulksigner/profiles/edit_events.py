@@ -18,6 +18,7 @@ _FIELDS = {
     "Verify": "verify",
     "PreserveFileExtension": "preserve_file_extension",
     "SaveAsPem": "save_as_pem",
+    "Encrypt": "encrypt",
     "InputFolder": "input_folder",
 }
 _IN_FORCE = "running services open it within two poll intervals; one that does not open leaves the former in force"
@@ -28,7 +29,8 @@ def created(profile: StoredProfile, by: str) -> Event:
     folder, certificate = profile.input_folder, profile.certificate_source or "none"
     parts = [
         f"Signing profile '{profile.name}' created by {by}: format {_show(profile.format, 'auto')}, method "
-        f"{profile.method}, certificate {certificate}, verify {_show(profile.verify)}."
+        f"{profile.method}, certificate {certificate}, verify {_show(profile.verify)}, encrypt "
+        f"{_show(profile.encrypt)}."
     ]
     if folder is not None:
         parts.append(f"Input folder: {folder}.")
@@ -39,6 +41,7 @@ def created(profile: StoredProfile, by: str) -> Event:
         "method": profile.method,
         "certificateSource": profile.certificate_source,
         "verify": profile.verify,
+        "encrypt": profile.encrypt,
         "inputFolder": folder,
     }
     return Event("SigningProfileCreated", " ".join(parts), facts)

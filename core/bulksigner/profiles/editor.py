@@ -52,9 +52,11 @@ class ProfileEditor:
         folders: Collection[str],
         clock: Callable[[], datetime.datetime],
         keep_secret: Callable[[Secret], None],
+        *,
+        is_encryption_on: bool = False,
     ) -> None:
         self._profiles = profiles
-        self._drafter = Drafter(registry, sealer, keep_secret)
+        self._drafter = Drafter(registry, sealer, keep_secret, is_encryption_on)
         self._sealer = sealer
         self._folders = folders
         self._clock = clock

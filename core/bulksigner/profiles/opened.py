@@ -109,6 +109,8 @@ def open_profiles(
     registry: Registry,
     sealer: Sealer,
     keep_secret: Callable[[Secret], None] = _keep_nothing,
+    *,
+    is_encryption_on: bool = False,
 ) -> OpenedProfiles:
     """Open every profile; those that cannot sign are degraded, with a Critical line each (OPS-33).
 
@@ -135,7 +137,7 @@ def open_profiles(
                 )
             ]
         )
-    opener = ProfileOpener(registry, sealer, keep_secret)
+    opener = ProfileOpener(registry, sealer, keep_secret, is_encryption_on)
     return OpenedProfiles([opener.open(profile) for profile in stored])
 
 
@@ -146,6 +148,7 @@ class ProfileOpener:
     registry: Registry
     sealer: Sealer
     keep_secret: Callable[[Secret], None] = _keep_nothing
+    is_encryption_on: bool = False
 
     def open(self, stored: StoredProfile) -> OpenedProfile:
         """Open one profile; one that cannot sign is degraded, with a Critical line."""
@@ -204,6 +207,12 @@ class ProfileOpener:
         unmet = self.registry.unmet(stored.extras)
         if unmet is not None:
             raise PermanentFailure(unmet)
+        if stored.encrypt and not self.is_encryption_on:
+            # Never in plaintext because a setting was lost: its files are asked to be encrypted (CFG-91).
+            raise PermanentFailure(
+                "its outputs are to be encrypted, and Encryption:Enabled is false. Enable it again with its password "
+                f"and salt, or run: bulksigner profiles set {stored.name} Encrypt=false"
+            )
         return OpenedProfile(stored, extras=self._bind_extras(stored))
 
     def _needs_key(self, stored: StoredProfile) -> bool:

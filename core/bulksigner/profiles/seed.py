@@ -79,7 +79,8 @@ def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
     if core.signing.profiles:
         return [(f"Signing:Profiles[{index}]", seed) for index, seed in enumerate(core.signing.profiles)]
     # CFG-83: without profiles the single certificate makes one, which goes by extension.
-    return [("Signing", ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate))]
+    single = ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate, encrypt=core.encryption.enabled)
+    return [("Signing", single)]
 
 
 def _draft(key: str, seed: ProfileSeed) -> _Draft:
@@ -104,6 +105,7 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         sealed={},
         extras=extras,
         input_folder=None,
+        encrypt=seed.encrypt,
     )
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
 

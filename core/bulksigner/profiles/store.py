@@ -33,6 +33,7 @@ _READ_COLUMNS = (
     "input_folder",
     "row_version",
     "certificate_version",
+    "encrypt",
 )
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
@@ -150,5 +151,6 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         input_folder=columns["input_folder"],
         row_version=columns["row_version"],
         certificate_version=columns["certificate_version"],
+        encrypt=bool(columns["encrypt"]),
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

@@ -8,6 +8,7 @@ from bulksigner.records.times import UtcField
 
 __all__ = [
     "DeploymentRow",
+    "EnvelopeCountRow",
     "EventRow",
     "HistoryRow",
     "JobCountRow",
@@ -70,6 +71,7 @@ class JobRow(_Row):
     row_version = peewee.IntegerField()
     metadata = peewee.TextField()
     sidecar_sha256 = peewee.TextField(null=True)
+    output_encrypted = peewee.BooleanField()
     name_key = peewee.TextField()
 
     class Meta:
@@ -139,9 +141,25 @@ class ProfileRow(_Row):
     updated_at = UtcField()
     row_version = peewee.IntegerField()
     certificate_version = peewee.IntegerField()
+    encrypt = peewee.BooleanField()
 
     class Meta:
         table_name = "profile"
+
+
+class EnvelopeCountRow(_Row):
+    """How many envelopes were written with a key (ENC-10); the rows of all shards add up.
+
+    `check_value` tells keys apart without telling them.
+    """
+
+    check_value = peewee.TextField()
+    shard = peewee.IntegerField()
+    written = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "envelope_count"
+        primary_key = peewee.CompositeKey("check_value", "shard")
 
 
 class ProfileChangeRow(_Row):

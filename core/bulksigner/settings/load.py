@@ -12,6 +12,7 @@ from bulksigner.contract.settings import Secret, Settings
 from bulksigner.settings import reserved
 from bulksigner.settings.choices import Installed, explain_absent
 from bulksigner.settings.databases import locate_database
+from bulksigner.settings.encryption import resolve_encryption
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import check_folders, resolve_storage
 from bulksigner.settings.grammar import quote
@@ -53,6 +54,7 @@ def load(schema: CollectedSchema, variables: HostVariables, environ: Mapping[str
     tree = reserved.refuse_reserved(tree, schema, findings)
     core, plugins = schema.bind(tree, findings)
     core = _resolve(core, variables.content_root, findings)
+    core = attrs.evolve(core, encryption=resolve_encryption(core.encryption, environ, findings))
     check_rules(core, findings)
     findings.raise_failures()
     return LoadedSettings(

@@ -15,6 +15,7 @@ import attrs
 from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
 from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
 
@@ -215,6 +216,7 @@ class ProfileSeed:
         False, help="Keep the extension of the input in the output's name; `Cades` and `Xades` only.", is_seed=True
     )
     save_as_pem: bool = option(False, help="Write signatures as PEM; `Cades` only.", is_seed=True)
+    encrypt: bool = option(False, help="Encrypt outputs; needs `Encryption:Enabled`.", is_seed=True)
     pades_filter: PadesFilter | None = option(
         None, help="Kind of PDF signature; `Pades` only. This build makes `Etsi`.", is_seed=True
     )
@@ -348,6 +350,7 @@ class CoreSettings:
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
+    encryption: EncryptionSettings = option()
     backup: BackupSettings = option()
     retention: RetentionSettings = option()
     database_location: Path | Secret = Path()

@@ -1,7 +1,7 @@
 """Keys that other builds have and this one has not.
 
-Setting one is refused, never ignored: a file that asks for encryption, an approval or a certificate check would
-otherwise be delivered in plaintext, signed unapproved, or signed unchecked. A value that asks for exactly what this
+Setting one is refused, never ignored: a file that asks for an approval or a certificate check would otherwise
+be signed unapproved, or signed unchecked. A value that asks for exactly what this
 build does anyway is accepted.
 """
 
@@ -56,7 +56,7 @@ class Reserved:
 _INPUT = "Storage:Inputs[]"
 _PROFILE = "Signing:Profiles[]"
 _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
-_ENCRYPTION, _APPROVALS = "output encryption", "approvals"
+_APPROVALS = "approvals"
 _CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
 _AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
 _PROXY, _OBJECT_STORES = "forwarded headers", "backups to object stores"
@@ -95,13 +95,6 @@ RESERVED: tuple[Reserved, ...] = (
         remedy="Write Etsi, or remove the key.",
     ),
     Reserved(
-        f"{_PROFILE}:Encrypt",
-        _ENCRYPTION,
-        off="false",
-        problem="asks for encrypted output, which this build does not have: files would be delivered in plaintext.",
-        remedy="Remove it, or set it to false if plaintext output is acceptable.",
-    ),
-    Reserved(
         f"{_PROFILE}:ValidateCertificate",
         _CHECKS,
         off="false",
@@ -138,8 +131,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved(f"{_INPUT}:AzureFiles:Directory", _AZURE, problem="is not a key: a folder's directory is its Path."),
     Reserved(f"{_INPUT}:AzureFiles", _AZURE),
     Reserved("Signer", _REMOTE),
-    Reserved("Encryption:Enabled", _ENCRYPTION, off="false"),
-    Reserved("Encryption", _ENCRYPTION),
     Reserved("Pipeline:HoldOnKeyTrouble", "holding jobs while a key is in trouble", off="false"),
     Reserved("Pdf:RepairUnsigned", "PDF repair", off="false"),
     Reserved("Pdf:IgnoreOwnerRestrictions", "the treatment of restricted PDF files", off="false"),

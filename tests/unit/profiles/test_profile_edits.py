@@ -346,7 +346,9 @@ def test_a_profile_is_created_by_the_same_rules(put: Any, editor_with: Any, prof
     assert profiles.saves() == saves + 1
     ((kind, message, facts),) = events()
     assert kind == "SigningProfileCreated"
-    assert message.endswith("format Pades, method Local, certificate Pfx, verify true. Input folder: in.")
+    assert message.endswith(
+        "format Pades, method Local, certificate Pfx, verify true, encrypt false. Input folder: in."
+    )
     assert facts["inputFolder"] == "in"
     with pytest.raises(ProfileRefused) as caught:
         editor_with().create("INVOICES", change, by="operator")

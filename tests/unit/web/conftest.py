@@ -44,6 +44,7 @@ def job_with(number: int = 1, **changes: object) -> Job:
         "updated_at": NOW,
         "row_version": 1,
         "metadata": {},
+        "output_encrypted": False,
     }
     return Job(**(values | changes))  # type: ignore[arg-type]
 

@@ -33,7 +33,7 @@ async def mark(work: Work) -> None:
         format=work.job.format,
         staged=work.require(work.staged),
         measured=work.staged_measured,
-        target=child_of(work.parts.roots.job_folder(work.job.id), work.output_name),
+        target=child_of(work.parts.roots.job_folder(work.job.id), work.signed_name),
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
         metadata=work.job.metadata,
@@ -56,22 +56,20 @@ async def sign(work: Work) -> None:
     """Sign the staged copy through the engine and move the job to Verifying (PIPE-79).
 
     The same commit says where the output will be and what it is: recovery tells from it what was delivered (PIPE-85).
-    The check begins beside it, as it needs no more than the signed file.
+    Of an envelope that is not known before there is one (`encrypt`). The check begins beside it, as it needs no more
+    than the signed file.
     """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
     with work.measured(SIGNING):
         measured = await work.perform(work.task)
     work.signed, work.signed_measured = work.task.target, measured
-    work.output = work.parts.roots.output_path(work.signed.name)
     moving = work.parts.jobs.moving(
         work.job,
         "sign",
         by=Actor.WORKER,
         message="Signed",
-        output_path=str(work.output),
-        output_length=measured.length,
-        output_sha256=measured.sha256.hex(),
+        **({} if work.is_encrypted else work.foretell_output(work.signed.name, measured)),
     )
     begin_check(work)
     changed = await work.parts.write(moving)

@@ -68,7 +68,7 @@ def show(services: WebServices, _: falcon.Request, response: falcon.Response, *,
     response.data = dump_json(
         {
             **job_members(job),
-            "outputEncrypted": False,
+            "outputEncrypted": job.output_encrypted,
             "inputFolder": job.input_folder,
             "metadata": dict(job.metadata),
             "history": history,
