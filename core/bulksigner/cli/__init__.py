@@ -11,6 +11,7 @@ from typing import Any
 from bulksigner.cli.output import forgiving_output
 from bulksigner.cli.profile_verbs import add_profile_verbs
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, StartRefused
+from bulksigner.encryption.arguments import SUMMARY, add_arguments
 
 __all__ = ["main"]
 
@@ -20,8 +21,14 @@ EXIT_REFUSED = 78
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (OPS-24 to OPS-30)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["decrypt"]:
+        # With the exit codes of the tool of its own, for wrong options as well (ENC-31).
+        from bulksigner.encryption.tool import main as decrypt
+
+        return decrypt(given[1:], prog="bulksigner decrypt")
     parser = _parser()
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args(given)
     if parsed.command is None:
         parser.error("name a command; `bulksigner --help` lists them")
     with forgiving_output():
@@ -163,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     retention.add_argument("--preview", metavar="ID", help="the preview that is acknowledged")
     retention.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
     retention.add_argument("--list", action="store_true", help="with `preview`: print every item, not only the counts")
+    add_arguments(commands.add_parser("decrypt", help=SUMMARY))
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser
