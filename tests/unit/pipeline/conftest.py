@@ -15,6 +15,7 @@ from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.validation import CheckReport, StagedFile
+from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
 from bulksigner.jobs import listing
@@ -58,7 +59,7 @@ class Key:
 
 @attrs.define
 class FakeEngine:
-    """Signs by writing a mark in front of the content; `act` may do anything before.
+    """Signs by writing a mark in front of the content; `act` may do anything before, and `before` ahead of any task.
 
     For each kind of task in `losses` a worker is lost once, after the task was done or before.
     """
@@ -69,6 +70,8 @@ class FakeEngine:
     see: Callable[[bytes], bytes] = lambda content: content
     check_error: BaseException | None = None
     losses: dict[type, bool] = attrs.field(factory=dict)
+    envelope_key: EnvelopeKey | None = None
+    before: Callable[[Task[Any]], None] = lambda _: None
 
     def open(self, reference: KeyReference, key: Any) -> None:
         """Know every key."""
@@ -80,6 +83,7 @@ class FakeEngine:
         apart(lambda: self.perform(task)).begin(done)
 
     def perform(self, task: Task[Any]) -> Any:
+        self.before(task)
         is_done = self.losses.pop(type(task), None)
         if is_done is not None:
             if is_done:
@@ -87,7 +91,7 @@ class FakeEngine:
             raise WorkerLost("The signing worker was lost.")
         if isinstance(task, SignTask):
             return self.sign(task)
-        return self.check(task) if isinstance(task, CheckTask) else carry_out(task, EMPTY, {})
+        return self.check(task) if isinstance(task, CheckTask) else carry_out(task, EMPTY, {}, self.envelope_key)
 
     def sign(self, task: SignTask) -> Measured:
         self.tasks.append(task)
@@ -191,6 +195,7 @@ class Rig:
     moody: Any = None
     validation_limit_seconds: float = 300.0
     record_timings: Callable[[Job, Spans], None] | None = None
+    count_envelope: Callable[[], None] | None = None
 
     @property
     def registry(self) -> Registry:
@@ -215,6 +220,7 @@ class Rig:
             now=utc_now,
             validation_limit_seconds=self.validation_limit_seconds,
             record_timings=self.record_timings,
+            count_envelope=self.count_envelope,
         )
 
     def worker(self, slots: int = 1, poll_interval_seconds: float = 60.0, **options: Any) -> Worker:
