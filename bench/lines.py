@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bench.end_to_end import run_cades, run_pades, run_scale, run_xades
+from bench.envelopes import run_envelopes
 from bench.finished import run_finished
 from bench.floors import run_floors
 from bench.journal import run_journal
@@ -31,4 +32,5 @@ LINES: Mapping[str, Line] = {
     "journal": run_journal,
     "finished": run_finished,
     "api": run_api,
+    "envelopes": run_envelopes,
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import attrs
 
 from bulksigner.boot import Foundation, open_store
+from bulksigner.console.banner import ENABLED
 from bulksigner.console.profile_panel import (
     Alert,
     ProfileFacts,
@@ -23,6 +26,8 @@ from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessRow
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import StorageProvider
+from bulksigner.encryption.envelope import open_envelope, write_envelope
+from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.formats import self_test
 from bulksigner.health import binding_checks, profile_checks
 from bulksigner.intake.abilities import KnowsRemoval
@@ -37,6 +42,7 @@ from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.model import DEFAULT_NAME, CertificateChoice, ProfileSeed
 
 __all__ = ["Inspection", "inspect"]
@@ -65,6 +71,7 @@ def inspect(foundation: Foundation) -> Inspection:
             _asked("storage-root", True, partial(_look_at_root, foundation.settings.core.storage.root)),
             *_log_files(foundation),
             _asked("signing-engine", True, _try_formats),
+            *_encryption(foundation),
             *_folders(foundation),
             *_database_and_profiles(foundation, alerts),
             *_plugins(foundation, scrubber),
@@ -96,6 +103,25 @@ def _look_at_root(root: Path, key: str = "Storage:Root") -> str:
     if not os.access(place, os.W_OK | os.X_OK):
         raise BulkSignerError(f"{place} is not writable for this account")
     return f"{root} is writable" if place == root else f"{root} will be created in {place}"
+
+
+def _encryption(foundation: Foundation) -> Iterator[ReadinessRow]:
+    given = foundation.settings.core.encryption
+    if given.enabled:
+        yield _asked("encryption", True, partial(_try_encryption, given))
+
+
+def _try_encryption(given: EncryptionSettings) -> str:
+    """Derive the key as a start does, and write and open an envelope with it."""
+    began = time.monotonic()
+    key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
+    seconds = time.monotonic() - began
+    envelope = io.BytesIO()
+    length = write_envelope(io.BytesIO(b"sample"), envelope, key).length
+    envelope.seek(0)
+    open_envelope(envelope, length, key, lambda _: None)
+    key.wipe()
+    return f"{ENABLED}; each start spends {seconds:.1f} s on its key"
 
 
 def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:

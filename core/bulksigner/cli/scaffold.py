@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import os
@@ -42,10 +43,17 @@ Default = {database}
 # Seals the certificate password that is kept in the database. Keep it: without it the profile cannot be opened.
 ProfileSecretsKey = {sealing_key}
 
+# To have outputs leave encrypted, take the marks away before the first start and set the password in the variable
+# BULK_SIGNER_ENCRYPTION_PASSWORD. Keep password and salt for good: without them no encrypted file opens again.
+# [Encryption]
+# Enabled = true
+# Salt = {salt}
+
 # Profiles are read on the first start only; after that the database has them.
 # `default` chooses by extension: .pdf becomes PAdES, .xml XAdES, everything else CAdES.
 [[Signing.Profiles]]
 Name = "default"
+# Encrypt = true
 
 [Signing.Profiles.Certificate]
 Source = "Pfx"
@@ -81,6 +89,7 @@ def _write_starter(folder: Path, *, pfx: str | None, force: bool) -> int:
         root=_quoted(str(folder / "data")),
         inbox=_quoted(str(inbox)),
         database=_quoted(str(folder / "data" / "db" / "bulksigner.db")),
+        salt=_quoted(base64.b64encode(secrets.token_bytes(32)).decode()),
         sealing_key=_quoted(secrets.token_urlsafe(48)),
         pfx=_quoted(str(certificate)),
         password=_quoted(password),

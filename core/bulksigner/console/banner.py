@@ -11,6 +11,7 @@ from bulksigner.contract.observe import BannerRow
 from bulksigner.observability.logs import escape
 
 __all__ = [
+    "ENABLED",
     "BannerFacts",
     "Pause",
     "framed",
@@ -18,6 +19,7 @@ __all__ = [
     "ready_panel",
 ]
 
+ENABLED = "enabled (BSENC v1, salt loaded)"
 LABEL_WIDTH = 17
 _SIDE = "=" * 32
 _FOOT = "=" * 80
@@ -91,7 +93,7 @@ def ready_panel(facts: BannerFacts) -> str:
         ("cert source", facts.certificate_source),
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
         ("trust set", "none (certificate chains are not validated)"),
-        ("encryption", "enabled (BSENC v1, salt loaded)" if facts.encrypts else "disabled"),
+        ("encryption", ENABLED if facts.encrypts else "disabled"),
         *([("retention", facts.retention)] if facts.retention is not None else []),
         *([("backup", facts.backup)] if facts.backup is not None else []),
         ("plugins", f"{facts.plugins_loaded_count} loaded, {facts.plugins_failed_count} failed"),

@@ -45,6 +45,23 @@ def test_init_check_and_a_short_serve_agree(run, made, environment):
     assert url in printed
 
 
+def test_init_prepares_encrypted_outputs_and_check_tries_them(run, made):
+    """ENC-06, ENC-20, OPS-203: with the marks taken away it asks for the password, and then says what a start costs."""
+    target = made / "settings.toml"
+    text = target.read_text(encoding="utf-8")
+    for line in ("[Encryption]", "Enabled = true", "Salt = ", "Encrypt = true"):
+        assert text.count(f"# {line}") == 1
+        text = text.replace(f"# {line}", line)
+    target.write_text(text, encoding="utf-8")
+    refused = run("check", folder=made)
+    assert refused.code == 78
+    assert "Encryption:Password" in refused.err
+    checked = run("check", folder=made, BULK_SIGNER_ENCRYPTION_PASSWORD="a password for the tests only")
+    assert checked.code == 0, checked.out + checked.err
+    assert "ok    encryption  enabled (BSENC v1, salt loaded); each start spends" in checked.out
+    assert "a password for" not in checked.out + checked.err
+
+
 def test_check_as_json(run, made):
     """OPS-203: the same rows for programs."""
     ran = run("check", "--json", folder=made)

@@ -87,9 +87,17 @@ def load_script() -> ModuleType:
 
 @pytest.mark.parametrize("engine", [{}, PROCESSES], ids=["here", "processes"])
 def test_nothing_clear_ever_lies_in_output(
-    make_harness: Any, watch: Any, pdf_file: Any, authority: Any, tmp_path: Path, engine: dict[str, Any]
+    make_harness: Any,
+    watch: Any,
+    pdf_file: Any,
+    authority: Any,
+    tmp_path: Path,
+    require_tool: Any,
+    engine: dict[str, Any],
 ) -> None:
     """ENC-40, ENC-02, ENC-03: one file, an envelope from its first moment; opened, its signature verifies."""
+    require_tool("pdfsig", "poppler-utils")
+    require_tool("openssl", "openssl")
     harness = make_harness(settings=ENCRYPTED | engine)
     assert isinstance(harness.service.engine, ProcessEngine) == bool(engine)
     output = harness.root / "output"

@@ -61,6 +61,11 @@ version           = 0.1.0+9a3f2c1e4b
     )
 
 
+def test_encryption_is_told_either_way() -> None:
+    """ENC-06, OPS-31."""
+    assert "encryption        = enabled (BSENC v1, salt loaded)" in ready_panel(attrs.evolve(FACTS, encrypts=True))
+
+
 def test_backups_have_a_row_where_they_are_on() -> None:
     """OPS-31: destination and interval, before the plugins."""
     lines = ready_panel(attrs.evolve(FACTS, backup="/mnt/b, every 24 h")).splitlines()

@@ -54,8 +54,13 @@ def put(profiles: Any, clock: Any) -> Callable[..., StoredProfile]:
 def editor_with(profiles: Any, registry: Any, sealer_with: Any, clock: Any) -> Callable[..., ProfileEditor]:
     """Make an editor of a host with the folders `in` and `out`, for a value of `Signing:ProfileSecretsKey`."""
 
-    def make(key: str = KEY, keep: Callable[[Secret], None] = lambda _: None) -> ProfileEditor:
-        return ProfileEditor(profiles, registry, sealer_with(key), {"in", "out"}, clock, keep)
+    def make(
+        key: str = KEY, keep: Callable[[Secret], None] = lambda _: None, *, is_encryption_on: bool = False
+    ) -> ProfileEditor:
+        folders = {"in", "out"}
+        return ProfileEditor(
+            profiles, registry, sealer_with(key), folders, clock, keep, is_encryption_on=is_encryption_on
+        )
 
     return make
 
@@ -184,6 +189,23 @@ def test_each_rule_refuses(
         edit(**wish)
     assert (code, key) in objections(caught)
     assert profiles.get("contracts") == before
+
+
+def test_a_profile_encrypts_only_where_encryption_is_on(
+    put: Any, edit: Any, editor_with: Any, profiles: Any, events: Any
+) -> None:
+    """CFG-91, ENC-20: refused while the service does not encrypt; switched off at any time."""
+    put()
+    with pytest.raises(ProfileRefused) as caught:
+        edit(values={"Encrypt": "true"})
+    assert objections(caught) == {("profile.invalid", "Encrypt")}
+    assert "Encryption:Enabled" in str(caught.value)
+    assert not profiles.get("contracts").encrypt
+    editor_with(is_encryption_on=True).edit("contracts", ProfileChange({"encrypt": "true"}), by="operator")
+    assert profiles.get("contracts").encrypt
+    assert "Encrypt false → true" in events()[-1][1]
+    edit(values={"Encrypt": "false"})
+    assert not profiles.get("contracts").encrypt
 
 
 def test_default_is_never_disabled(put: Any, edit: Any) -> None:

@@ -301,6 +301,24 @@ def test_a_renewal_opens_only_what_an_edit_asks_for(
     assert len(source.blocks) == 4
 
 
+def test_a_profile_that_encrypts_does_not_sign_while_encryption_is_off(
+    put: Any, profiles: Any, registry: Any, sealer_with: Any
+) -> None:
+    """CFG-91, CFG-115: a setting that was lost must not turn envelopes into clear files."""
+    put("contracts", encrypt=True)
+    put("plain")
+    off = open_profiles(profiles, registry, sealer_with(""))
+    encrypting, plain = off.all
+    assert "Encryption:Enabled is false" in (encrypting.degraded or "")
+    assert encrypting.key is None
+    assert plain.degraded is None
+    on = open_profiles(profiles, registry, sealer_with(""), is_encryption_on=True)
+    assert on.all[0].degraded is None
+    opener = ProfileOpener(registry, sealer_with(""))
+    renewed = opener.renew(plain, attrs.evolve(plain.stored, encrypt=True, row_version=2))
+    assert renewed.degraded is not None
+
+
 def test_a_profile_that_needs_no_key_says_who_signs(put: Any, profiles: Any, registry: Any, sealer_with: Any) -> None:
     """API-87: keyless is neither degraded nor ready by a key."""
     put("local")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from falcon.testing import TestClient
 
@@ -160,6 +161,8 @@ def completed(service: Any, new_job: Building, root: Path, name: str, content: b
         ("folha.PEM", "application/x-pem-file"),
         ("nfe.signed.xml", "application/xml"),
         ("folha.rem", "application/octet-stream"),
+        ("folha.signed.pdf.enc", "application/octet-stream"),
+        ("folha.reject.rem.enc", "application/octet-stream"),
     ],
 )
 def test_the_output_is_sent_with_its_type(
@@ -181,6 +184,17 @@ def test_a_name_cannot_break_the_header() -> None:
         "attachment; filename=\"a_b__X: __.pdf\"; filename*=UTF-8''a%22b%0D%0AX%3A%20%C3%A9%25.pdf"
     )
     assert disposition("a\udcff").isascii()
+
+
+def test_a_job_says_whether_its_output_is_an_envelope(
+    client: TestClient, service: Any, new_job: Building, tmp_path: Path
+) -> None:
+    """ENC-05, ENC-26, API-59: and the envelope is sent as it is stored."""
+    content = b"BSENC\0\0\0\1" + os.urandom(60)
+    completed(service, new_job, tmp_path, "folha.rem.p7m.enc", content)
+    service.jobs[JOB] = attrs.evolve(service.jobs[JOB], output_encrypted=True)
+    assert client.simulate_get(f"/api/jobs/{JOB}").json["outputEncrypted"] is True
+    assert client.simulate_get(f"/api/jobs/{JOB}/output").content == content
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if status is not JobStatus.COMPLETED])
