@@ -16,7 +16,7 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 from bulksigner.audit.accounts import Audit, Period, run_audit
-from bulksigner.contract.errors import ConfigurationRefused
+from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused
 from bulksigner.encryption import tool
 from bulksigner.encryption.envelope import MAGIC
 from bulksigner.encryption.key import EnvelopeKey, read_salt
@@ -184,6 +184,16 @@ def test_the_key_is_in_no_file_and_no_process_list(make_harness: Any, pdf_file: 
     described = [Path(f"/proc/{pid}/{part}") for pid in workers for part in ("cmdline", "environ")]
     found = [path for path in (*written, *described) for text in looked_for if text in path.read_bytes()]
     assert found == []
+
+
+def test_the_key_is_overwritten_at_the_end(make_harness: Any) -> None:
+    """ENC-19: after a stop that drained, nothing of it is left in the object that held it."""
+    harness = make_harness(settings=ENCRYPTED)
+    key = harness.service.engine._envelope_key
+    assert key.reveal() != bytes(32)
+    harness.close()
+    with pytest.raises(BulkSignerError, match="stopping"):
+        key.reveal()
 
 
 def test_refusals_come_before_anything_is_made(make_harness: Any) -> None:

@@ -225,6 +225,15 @@ def test_two_gibibytes_are_the_most(key: EnvelopeKey, monkeypatch: pytest.Monkey
         write_envelope(Endless(3 * CHUNK + 1), Sink(), key)  # type: ignore[arg-type]
 
 
+@pytest.mark.soak
+def test_two_gibibytes_for_real(key: EnvelopeKey) -> None:
+    """ENC-11: at the limit and one byte above it, through the cipher itself."""
+    length = 2 * 1024**3
+    assert write_envelope(Endless(length), Sink(), key).length == length + 37  # type: ignore[arg-type]
+    with pytest.raises(BulkSignerError, match="2 GiB"):
+        write_envelope(Endless(length + 1), Sink(), key)  # type: ignore[arg-type]
+
+
 def test_threads_do_not_share_their_buffers(key: EnvelopeKey) -> None:
     """ENC-12: jobs that encrypt side by side in one process do not mix."""
     from concurrent.futures import ThreadPoolExecutor

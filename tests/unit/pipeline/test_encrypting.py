@@ -56,10 +56,14 @@ def test_the_envelope_is_delivered_and_recorded(rig: Any) -> None:
 
 
 def test_without_the_switch_nothing_of_it_happens(rig: Any) -> None:
-    """ENC-01: the same job, clear; no task and no commit more."""
+    """ENC-01: the same job, clear, with the tasks and the writes that it always had."""
+    kinds: list[str] = []
+    rig.engine.before = lambda task: kinds.append(type(task).__name__)
     rig.change_profile(encrypt=False)
     rig.engine.envelope_key = None
     job = rig.run()
+    assert kinds == ["StageTask", "SignTask", "CheckTask", "DeliverTask", "DiscardTask"]
+    assert job.row_version == 5
     assert (job.status, job.output_encrypted) == (JobStatus.COMPLETED, False)
     assert outputs(rig) == ["folha.rem.p7m"]
 
