@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import logging
 import re
@@ -21,8 +22,12 @@ from bulksigner.encryption import tool
 from bulksigner.encryption.envelope import MAGIC
 from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.jobs import envelopes
+from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
 from bulksigner.pipeline.engine_pool import ProcessEngine
+from bulksigner.retention.policy import ClassRule, Policy, RetentionClass
+from bulksigner.retention.records import acknowledge
+from bulksigner.retention.run import Retention
 from bulksigner.testing.harness import OPERATOR
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pdfsig
 
@@ -127,7 +132,7 @@ def test_nothing_clear_ever_lies_in_output(
 def test_everything_that_names_outputs_knows_envelopes(
     engine: str, make_harness: Any, pdf_file: Any, request: pytest.FixtureRequest
 ) -> None:
-    """ENC-05, ENC-10, PIPE-101, BEY-50: counted under its key, accounted for by hash, and deleted with its job."""
+    """ENC-05, ENC-10, PIPE-101, STA-59, BEY-50: counted by key, accounted for by hash, deleted, gone by age."""
     url = None
     if engine == "postgresql":
         server = request.getfixturevalue("postgres_server")
@@ -149,6 +154,12 @@ def test_everything_that_names_outputs_knows_envelopes(
     assert found.outputs_present == 2
     service.operations.deletion.delete(jobs[0].id, OPERATOR, None)
     assert len(harness.outputs()) == 1
+    later = utc_now() + datetime.timedelta(days=30)
+    policy = Policy(True, None, 100, {RetentionClass.OUTPUT: ClassRule(10)}, "policy")
+    retention = Retention(service.store, service.roots, policy, clock=lambda: later)
+    acknowledge(service.store, "policy", retention.preview("person").id, "person", later)
+    retention.apply("person")
+    assert harness.outputs() == []
     assert envelopes.envelopes_written(service.store, value) == 2
 
 
