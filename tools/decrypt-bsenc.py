@@ -159,6 +159,9 @@ def main() -> int:
     except Ended as error:
         print(f"decrypt-bsenc: {error}", file=sys.stderr)
         return error.code
+    except EOFError:
+        print("decrypt-bsenc: no password was given", file=sys.stderr)
+        return USAGE_OR_IO
     except (OSError, UnicodeError) as error:
         print(f"decrypt-bsenc: {error}", file=sys.stderr)
         return USAGE_OR_IO

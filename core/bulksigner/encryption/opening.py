@@ -74,6 +74,8 @@ def _spool(stream: Any) -> Iterator[tuple[BinaryIO, int]]:
 
 def _write_file(target: Path, replaces: bool, write: Callable[[BinaryIO], int]) -> int:
     """Write beside the target, flush, and give it its name last; mode 0600."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "cannot be written: its folder is not there", str(target))
     descriptor, beside = tempfile.mkstemp(prefix=".decrypt-", suffix=".tmp", dir=target.parent)
     try:
         with open(descriptor, "wb") as out:

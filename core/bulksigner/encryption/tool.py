@@ -170,7 +170,10 @@ def _read_password_file(path: Path) -> str:
 def _ask_password() -> str:
     if not _has_terminal():
         raise _Misused("There is no terminal to ask for the password; use --password-env or --password-file.")
-    return getpass.getpass("Password: ")
+    try:
+        return getpass.getpass("Password: ")
+    except EOFError:
+        raise _Misused("No password was given.") from None
 
 
 def _has_terminal() -> bool:

@@ -221,6 +221,25 @@ def test_the_password_is_asked_for(sealed: Any, monkeypatch: pytest.MonkeyPatch)
     assert envelope.with_name("report.signed.pdf").read_bytes() == b"signed bytes\n"
 
 
+def test_no_password_is_no_traceback(opens: Any, sealed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENC-31: the end of input where a password is asked for."""
+
+    def end(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr(tool, "_has_terminal", lambda: True)
+    monkeypatch.setattr("getpass.getpass", end)
+    assert opens("--in", sealed(), "--out", tmp_path / "out", *OPTIONS) == 3
+
+
+def test_a_folder_that_is_not_there_is_named(
+    opens: Any, sealed: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ENC-31: as the file that was asked for, not as a temporary one."""
+    assert opens("--in", sealed(), "--out", tmp_path / "gone" / "out.pdf", *GIVEN) == 3
+    assert "out.pdf" in capsys.readouterr().err
+
+
 def test_a_name_without_the_suffix_needs_another(sealed: Any, tmp_path: Path) -> None:
     """ENC-30: nothing is guessed; a folder as target takes the name without `.enc`."""
     assert tool.main(["--in", str(sealed("report.bin")), *GIVEN]) == 3
