@@ -208,7 +208,8 @@ def encrypt_here(task: EncryptTask, key: EnvelopeKey | None) -> Measured:
     except BulkSignerError as error:
         raise StepFailed(error.message) from error
     except OSError as error:
-        raise StepFailed(f"The envelope cannot be written to {task.envelope}: {error.strerror or error}.") from error
+        where = error.filename or task.envelope
+        raise StepFailed(f"The envelope cannot be written ({where}): {error.strerror or error}.") from error
     if content != task.measured:
         raise StepFailed("The envelope on disk does not open to the signed file that was checked.")
     return envelope
