@@ -33,7 +33,7 @@ from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Job, utc_now
-from bulksigner.jobs.names import Names
+from bulksigner.jobs.names import Names, forget_names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
@@ -252,7 +252,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         free_path=watchers.path_freed,
         scrub=scrubber.scrub,
         clock=utc_now,
-        also_when_cleared=(partial(reset_statistics, store),),
+        also_when_cleared=(partial(reset_statistics, store), partial(forget_names, store)),
     )
     return Service(
         foundation=foundation,
@@ -275,7 +275,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
         backups=_plan_backups(core.backup, store, scrubber),
-        retention=_plan_retention(core.retention, store, roots, pause),
+        retention=_plan_retention(core.retention, store, roots, folders, pause),
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -297,11 +297,13 @@ def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> Ba
     return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
 
 
-def _plan_retention(given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag) -> RetentionDesk | None:
+def _plan_retention(
+    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag
+) -> RetentionDesk | None:
     policy = Policy.of(given)
     if policy is None:
         return None
-    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused))
+    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused))
 
 
 def _tell_settings(foundation: Foundation) -> None:

@@ -55,6 +55,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.jobs import delete_job
 
             return delete_job(parsed.id, reason=parsed.reason, is_confirmed=parsed.yes)
+        if parsed.command == "names":
+            from bulksigner.cli.names import release_name
+
+            return release_name(parsed.name, by=parsed.by)
         if parsed.command == "secrets":
             from bulksigner.cli.secrets import check_secrets
 
@@ -119,6 +123,11 @@ def _add_job_verbs(commands: Any) -> None:
     delete.add_argument("id", help="id of the job")
     delete.add_argument("--reason", metavar="TEXT", help="why; the event keeps it")
     delete.add_argument("--yes", action="store_true", help="delete without asking")
+    names = commands.add_parser("names", help="act on names of files that were signed, also while the service runs")
+    name_verbs = names.add_subparsers(dest="verb", metavar="VERB", required=True)
+    release = name_verbs.add_parser("release", help="free the name of a job that retention removed")
+    release.add_argument("name", help="name of the file, without a folder; case does not matter")
+    release.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -37,17 +37,12 @@ _REMOVED = HeldFileNameRow.select(
     HeldFileNameRow.job_id, literal(JobStatus.COMPLETED), peewee.SQL("1").alias("is_removed")
 ).where(HeldFileNameRow.name_key == slot("name_key"))
 # In one statement, since each file that arrives asks; both halves look into one place of an index.
-_HOLDERS = Prepared(
-    peewee.Select([_JOB], [_JOB.c.id, _JOB.c.status, _JOB.c.is_removed]).union_all(_REMOVED)
-)
+_HOLDERS = Prepared(peewee.Select([_JOB], [_JOB.c.id, _JOB.c.status, _JOB.c.is_removed]).union_all(_REMOVED))
 _FORGET = Prepared(HeldFileNameRow.delete().where(HeldFileNameRow.name_key == slot("name_key")))
 _FORGET_ALL = Prepared(HeldFileNameRow.delete())
 _HOLD = Prepared(
     HeldFileNameRow.insert(
-        {
-            getattr(HeldFileNameRow, name): slot(name)
-            for name in ("name_key", "file_name", "job_id", "completed_at")
-        }
+        {getattr(HeldFileNameRow, name): slot(name) for name in ("name_key", "file_name", "job_id", "completed_at")}
     ).on_conflict(
         conflict_target=[HeldFileNameRow.name_key],
         update={
@@ -89,7 +84,7 @@ def hold_name(store: Store, job: Job) -> None:
         )
 
 
-def forget_names(store: Store) -> None:
+def forget_names(store: Store, _: datetime.datetime) -> None:
     """Let go of every name of a removed job, in the act under way, which removes every job (PIPE-103)."""
     store.execute(_FORGET_ALL)
 

@@ -32,7 +32,9 @@ _TIMING = Prepared(
         *[getattr(JobTimingRow, f"{stage}_ms") for stage in STAGES],
     ).where(JobTimingRow.job_id == slot("job_id"))
 )
-_READ = Prepared(JobTimingDailyRow.select(*[getattr(JobTimingDailyRow, name) for name in _COLUMNS]).where(*_is_this_day))
+_READ = Prepared(
+    JobTimingDailyRow.select(*[getattr(JobTimingDailyRow, name) for name in _COLUMNS]).where(*_is_this_day)
+)
 _DELETE = Prepared(JobTimingDailyRow.delete().where(*_is_this_day))
 _INSERT = Prepared(
     JobTimingDailyRow.insert({getattr(JobTimingDailyRow, name): slot(name) for name in (*_KEY, *_COLUMNS)})
@@ -60,6 +62,9 @@ class _Stage:
         )
 
 
+_NONE = (_Stage(),) * len(STAGES)
+
+
 @attrs.frozen
 class Timings:
     """What one job, or the jobs of one day, took; `key` is day, method, format and profile."""
@@ -79,8 +84,10 @@ def read_timings(store: Store, job_ids: Iterable[str]) -> list[Timings]:
     marker = read_time(store.execute(_MARKER).rows[0][0])
     rows = (row for job_id in job_ids for row in store.execute(_TIMING, job_id=job_id).rows)
     found = [_of_one_job(row) for row in rows]
-    # What a clock that was behind stamped before the marker is in no figure now, and stays out.
-    return [timings for timings in found if marker is None or timings.first_at > marker]
+    if marker is None:
+        return found
+    # What a clock that was behind stamped before the marker is in no figure but the beginning of the window.
+    return [timings if timings.first_at > marker else attrs.evolve(timings, stages=_NONE) for timings in found]
 
 
 def write_days(store: Store, found: Sequence[Timings]) -> None:

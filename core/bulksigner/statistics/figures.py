@@ -34,7 +34,7 @@ _is_counted = JobTimingRow.completed_at > slot("since")
 _MARKER = Prepared(StatisticsStateRow.select(StatisticsStateRow.reset_at))
 
 
-def _sums_of(table: type[peewee.Model]) -> Any:
+def _sums_of(table: type[JobTimingSumRow] | type[JobTimingDailyRow]) -> Any:
     parts = [getattr(table, f"{stage}_{part}") for stage in STAGES for part in ("n", "ms")]
     return table.select(table.method, *[_fn.SUM(part).cast("BIGINT") for part in parts]).group_by(table.method)
 
@@ -170,7 +170,9 @@ def _look(store: Store, now: datetime.datetime) -> Figures:
 def _by_method(rows: Sequence[Sequence[Any]]) -> dict[str, Mapping[str, Mean]]:
     found: dict[str, Mapping[str, Mean]] = {}
     for method, *numbers in rows:
-        means = {stage: Mean(int(numbers[2 * place]), int(numbers[2 * place + 1])) for place, stage in enumerate(STAGES)}
+        means = {
+            stage: Mean(int(numbers[2 * place]), int(numbers[2 * place + 1])) for place, stage in enumerate(STAGES)
+        }
         known = found.get(method)
         found[method] = means if known is None else {stage: known[stage].plus(means[stage]) for stage in STAGES}
     return found
