@@ -21,7 +21,12 @@ EXIT_REFUSED = 78
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (OPS-24 to OPS-30)."""
     parser = _parser()
-    parsed = parser.parse_args(arguments)
+    parsed, left = parser.parse_known_args(arguments)
+    if left and (not hasattr(parsed, "keys") or any(one.startswith("-") for one in left)):
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    if left:
+        # Of keys behind an option the parser takes none.
+        parsed.keys += left
     if parsed.command is None:
         parser.error("name a command; `bulksigner --help` lists them")
     with forgiving_output():

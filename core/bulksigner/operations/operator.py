@@ -76,8 +76,15 @@ class Operator(Canceling):
     def _admit(self, failed: Job) -> str:
         """Refuse what cannot be retried, in the order of PIPE-99; return the name of the profile."""
         if failed.status is not JobStatus.FAILED:
+            advice = ""
+            if failed.status is JobStatus.CANCELED:
+                is_upload = failed.input_folder is None
+                advice = (
+                    " Delete it and upload the file again." if is_upload else " Rescan its folder to sign the file."
+                )
             raise NotAllowed(
-                f"Job {failed.id} is {failed.status.value}; only a failed job can be retried.", code="job.not-failed"
+                f"Job {failed.id} is {failed.status.value}; only a failed job can be retried.{advice}",
+                code="job.not-failed",
             )
         if failed.error_code == "approval.rejected":
             raise NotAllowed(
