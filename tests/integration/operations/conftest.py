@@ -13,7 +13,7 @@ import pytest
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.signing import Format
 from bulksigner.files import durable
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.work import WorkRoots, open_place
 from bulksigner.intake.admission import Admission
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
@@ -95,8 +95,8 @@ class Desk:
         """Claim and stage the oldest job that is queued."""
         [taken] = self.queue.claim(1, Owner("here", "this-life"))
         name = taken.job.file_name
-        folder = self.roots.open_job_folder(taken.job.id)
-        fingerprint = next(iter(self.folders)).folder.copy_to(name, folder / name)
+        staged = open_place(self.roots.job_folder(taken.job.id) / name)
+        fingerprint = next(iter(self.folders)).folder.copy_to(name, staged)
         return self.jobs.record(
             taken.job, staged_length=fingerprint.length, staged_sha256=fingerprint.sha256.hex(), staged_at=utc_now()
         )

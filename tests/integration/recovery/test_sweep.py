@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bulksigner.contract.signing import Format
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.work import WorkRoots, open_place
 from bulksigner.jobs import listing
 from bulksigner.jobs.model import Birth, Job, JobSource, Owner, utc_now
 from bulksigner.jobs.queue import Queue
@@ -59,7 +59,7 @@ def reach(store: Store, jobs: Jobs, roots: WorkRoots) -> Callable[..., Job]:
         [claimed] = queue.claim(1, Owner("here", "an earlier life"))
         job = claimed.job
         if has_folder:
-            (roots.open_job_folder(job.id) / name).write_bytes(b"staged")
+            open_place(roots.job_folder(job.id) / name).write_bytes(b"staged")
         job = jobs.record(job, staged_at=utc_now(), sign_call_started_at=utc_now())
         if status is not JobStatus.PROCESSING:
             job = jobs.transition(job, "sign", by=Actor.WORKER, message="Signed").job
@@ -181,7 +181,7 @@ def test_a_folder_without_a_job_is_reported_and_left(
     jobs: Jobs, roots: WorkRoots, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CLU-10: by count and name; a stray file is no folder."""
-    roots.open_job_folder("someone-elses")
+    roots.job_folder("someone-elses").mkdir()
     (roots.processing / "file").touch()
     with caplog.at_level(logging.WARNING):
         report = sweep(jobs, roots)
