@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bulksigner.contract.signing import Format
 from bulksigner.files.work import WorkRoots, open_place
 from bulksigner.jobs import listing
-from bulksigner.jobs.model import Birth, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.model import Job, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import INTERRUPTED, sweep
+from bulksigner.testing.rows import new_birth
 
 OUTPUT = b"a signed file"
 
@@ -42,17 +42,8 @@ def reach(store: Store, jobs: Jobs, roots: WorkRoots) -> Callable[..., Job]:
     """Bring a new job to a status as a worker of an earlier life does, with its folder."""
 
     def act(status: JobStatus, name: str = "folha.pdf", *, has_folder: bool = True) -> Job:
-        birth = Birth(
-            file_name=name,
-            original_path=f"/in/{name}",
-            input_folder="in",
-            profile_name="default",
-            format=Format.PADES,
-            source=JobSource.WATCHER,
-            message="Queued from folder in",
-        )
         queue = Queue(store)
-        [born] = queue.enqueue([birth])
+        [born] = queue.enqueue([new_birth(name)])
         assert born.job is not None
         if status is JobStatus.QUEUED:
             return born.job

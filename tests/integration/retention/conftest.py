@@ -12,10 +12,9 @@ import attrs
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
-from bulksigner.contract.signing import Format
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
-from bulksigner.jobs.model import Birth, Job, JobSource, Owner
+from bulksigner.jobs.model import Job, Owner
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor
 from bulksigner.jobs.store import Jobs
@@ -27,6 +26,7 @@ from bulksigner.retention.policy import ClassRule, Policy, RetentionClass
 from bulksigner.retention.records import acknowledge
 from bulksigner.retention.run import Retention
 from bulksigner.statistics.timings import Spans, write_timings
+from bulksigner.testing.rows import new_birth
 
 NOW = datetime.datetime(2026, 8, 12, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -51,8 +51,7 @@ class Ground:
         self.count += 1
         at, path = self.clock - age * DAY, str(self.input / str(self.count))
         queue = Queue(self.store, lambda: at)
-        queue.enqueue([Birth(file_name=str(self.count), original_path=path, input_folder="in", profile_name="p",
-            format=Format.PADES, source=JobSource.WATCHER, message="Queued", parent_job_id=parent)])  # fmt: skip
+        queue.enqueue([new_birth(str(self.count), original_path=path, parent_job_id=parent)])
         [changed] = queue.claim(1, Owner("a", "1"))
         return changed.job
 

@@ -13,10 +13,9 @@ import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.errors import NotAllowed, NotFound, TemporaryFailure
-from bulksigner.contract.signing import Format
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.jobs.listing import history
-from bulksigner.jobs.model import Birth, Job, JobSource
+from bulksigner.jobs.model import Job, JobSource
 from bulksigner.jobs.names import Names, forget_names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor
@@ -29,6 +28,7 @@ from bulksigner.retention.policy import ClassRule, RetentionClass
 from bulksigner.retention.records import acknowledge
 from bulksigner.statistics.figures import read_figures
 from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
+from bulksigner.testing.rows import new_birth
 
 DAY = datetime.timedelta(days=1)
 ONLY = {"classes": [RetentionClass.JOBS]}
@@ -104,9 +104,8 @@ def keep_canceled_input(ground: Any) -> Job:
     path = ground.input / f"{ground.count}"
     path.write_bytes(b"waits for an operator")
     jobs = Jobs(ground.store, lambda: ground.clock - 91 * DAY)
-    [born] = Queue(ground.store, lambda: ground.clock - 92 * DAY).enqueue([Birth(file_name=path.name,
-        original_path=str(path), input_folder="in", profile_name="p", format=Format.PADES, source=JobSource.WATCHER,
-        message="Queued")])  # fmt: skip
+    birth = new_birth(path.name, original_path=str(path))
+    [born] = Queue(ground.store, lambda: ground.clock - 92 * DAY).enqueue([birth])
     assert born.job is not None
     return jobs.transition(born.job, "cancel", by=Actor.OPERATOR, message="Canceled").job
 
@@ -219,9 +218,8 @@ def test_a_job_that_is_retried_meanwhile_stays(ground: Any, monkeypatch: Any) ->
     def remove(rows: JobRows, jobs: list[Job]) -> None:
         read = Jobs(ground.store).get(failed.id)
         if read is not None and read.row_version == failed.row_version:
-            Queue(ground.store).enqueue([Birth(file_name="x", original_path="/in/x", input_folder="in",
-                profile_name="p", format=Format.PADES, source=JobSource.RETRY, message="Queued",
-                parent_job_id=failed.id, parent_row_version=read.row_version)])  # fmt: skip
+            child = new_birth(parent_job_id=failed.id, parent_row_version=read.row_version, source=JobSource.RETRY)
+            Queue(ground.store).enqueue([child])
         original(rows, jobs)
 
     made = ground.accepted(**ONLY)

@@ -18,24 +18,11 @@ from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import EventRow, ProfileRow
+from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
 PASSWORD = "correct horse battery"
-PROFILE = StoredProfile(
-    id="1",
-    name="contracts",
-    enabled=True,
-    format=Format.PADES,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="Pfx",
-    certificate_block={"Path": "/good"},
-    sealed={},
-    extras={},
-    input_folder=None,
-)
+PROFILE = stored_profile("contracts", format=Format.PADES, certificate_block={"Path": "/good"})
 
 
 @pytest.fixture
