@@ -10,7 +10,7 @@ import attrs
 
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
-from bulksigner.records.tables import JobTimingDailyRow, JobTimingRow, StatisticsStateRow
+from bulksigner.records.tables import JobTimingDailyRow, JobTimingRow, JobTimingSumRow, StatisticsStateRow
 from bulksigner.records.times import read_time
 
 __all__ = ["STAGES", "forget_days", "read_timings", "write_days"]
@@ -40,6 +40,26 @@ _INSERT = Prepared(
     JobTimingDailyRow.insert({getattr(JobTimingDailyRow, name): slot(name) for name in (*_KEY, *_COLUMNS)})
 )
 _DELETE_ALL = Prepared(JobTimingDailyRow.delete())
+# The panel reads these few sums, not the days. The triggers that keep them take a row that goes out of a shard from 0
+# up; what it was stays in one of its own.
+_REMOVED = -1
+_SUMS = [f"{stage}_{part}" for stage in STAGES for part in ("n", "ms")]
+_is_removed = (JobTimingSumRow.method == slot("method"), JobTimingSumRow.shard == _REMOVED)
+_ADD_SUMS = Prepared(
+    JobTimingSumRow.update(
+        {getattr(JobTimingSumRow, name): getattr(JobTimingSumRow, name) + slot(name) for name in _SUMS}
+    ).where(*_is_removed)
+)
+_INSERT_SUMS = Prepared(
+    JobTimingSumRow.insert(
+        {
+            JobTimingSumRow.method: slot("method"),
+            JobTimingSumRow.shard: _REMOVED,
+            **{getattr(JobTimingSumRow, name): slot(name) for name in _SUMS},
+        }
+    )
+)
+_DELETE_SUMS = Prepared(JobTimingSumRow.delete().where(JobTimingSumRow.shard == _REMOVED))
 
 
 @attrs.frozen
@@ -91,7 +111,7 @@ def read_timings(store: Store, job_ids: Iterable[str]) -> list[Timings]:
 
 
 def write_days(store: Store, found: Sequence[Timings]) -> None:
-    """Add to the sums of their days what `read_timings` found, in the same act."""
+    """Add to the sums of their days, and of their methods, what `read_timings` found, in the same act."""
     days: dict[tuple[str, ...], Timings] = {}
     for timings in found:
         known = days.get(timings.key)
@@ -101,6 +121,10 @@ def write_days(store: Store, found: Sequence[Timings]) -> None:
         rows = store.execute(_READ, **names).rows
         day = days[key].plus(_of_one_day(key, rows[0])) if rows else days[key]
         values = [value for stage in day.stages for value in attrs.astuple(stage)]
+        gone = [value for stage in days[key].stages for value in (stage.count, stage.sum_ms)]
+        sums = {"method": names["method"], **dict(zip(_SUMS, gone, strict=True))}
+        if store.execute(_ADD_SUMS, **sums).count == 0:
+            store.execute(_INSERT_SUMS, **sums)
         store.execute(_DELETE, **names)
         store.execute(_INSERT, **names, **dict(zip(_COLUMNS, (day.first_at, *values), strict=True)))
 
@@ -108,6 +132,7 @@ def write_days(store: Store, found: Sequence[Timings]) -> None:
 def forget_days(store: Store) -> None:
     """Remove every sum, in the act under way, which removes every job (STA-31)."""
     store.execute(_DELETE_ALL)
+    store.execute(_DELETE_SUMS)
 
 
 def _of_one_job(row: Sequence[Any]) -> Timings:

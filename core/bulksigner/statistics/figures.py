@@ -32,16 +32,16 @@ _MINUTE, _DAY = datetime.timedelta(minutes=1), datetime.timedelta(days=1)
 _fn = peewee.fn
 _is_counted = JobTimingRow.completed_at > slot("since")
 _MARKER = Prepared(StatisticsStateRow.select(StatisticsStateRow.reset_at))
-
-
-def _sums_of(table: type[JobTimingSumRow] | type[JobTimingDailyRow]) -> Any:
-    parts = [getattr(table, f"{stage}_{part}") for stage in STAGES for part in ("n", "ms")]
-    return table.select(table.method, *[_fn.SUM(part).cast("BIGINT") for part in parts]).group_by(table.method)
-
-
-# Rows that are there, and those whose jobs were removed by age; in one statement, so that none is counted twice while
-# it moves from the one to the other (STA-77).
-_SUMS = Prepared(_sums_of(JobTimingSumRow).union_all(_sums_of(JobTimingDailyRow)))
+_SUMS = Prepared(
+    JobTimingSumRow.select(
+        JobTimingSumRow.method,
+        *[
+            _fn.SUM(getattr(JobTimingSumRow, f"{stage}_{part}")).cast("BIGINT")
+            for stage in STAGES
+            for part in ("n", "ms")
+        ],
+    ).group_by(JobTimingSumRow.method)
+)
 _DAYS = Prepared(
     JobTimingDailyRow.select(
         _fn.MIN(JobTimingDailyRow.first_at),
@@ -168,14 +168,10 @@ def _look(store: Store, now: datetime.datetime) -> Figures:
 
 
 def _by_method(rows: Sequence[Sequence[Any]]) -> dict[str, Mapping[str, Mean]]:
-    found: dict[str, Mapping[str, Mean]] = {}
-    for method, *numbers in rows:
-        means = {
-            stage: Mean(int(numbers[2 * place]), int(numbers[2 * place + 1])) for place, stage in enumerate(STAGES)
-        }
-        known = found.get(method)
-        found[method] = means if known is None else {stage: known[stage].plus(means[stage]) for stage in STAGES}
-    return found
+    return {
+        row[0]: {stage: Mean(int(row[1 + 2 * place]), int(row[2 + 2 * place])) for place, stage in enumerate(STAGES)}
+        for row in rows
+    }
 
 
 def _add(means: Any) -> Mean:

@@ -70,8 +70,8 @@ class Desk:
 
     def enqueue(self, path: Path, **fields: object) -> Job:
         """Make a job for a path as the watcher would."""
-        usual = {"original_path": str(path), "format": Format.CADES, **self.born_with}
-        [answer] = self.queue.enqueue([new_birth(**{"name": path.name, **usual, **fields})])
+        usual = {"original_path": str(path), "format": Format.CADES, "message": "Queued from folder in"}
+        [answer] = self.queue.enqueue([new_birth(**{"name": path.name, **usual, **self.born_with, **fields})])
         assert answer.changed is not None
         return answer.changed.job
 
