@@ -42,6 +42,7 @@ from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
+from bulksigner.operations.deletion_news import DeletionNews
 from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
@@ -196,6 +197,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,
+        also=DeletionNews(store, watchers.path_freed).step,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
     )
     owner = new_owner(foundation.variables)

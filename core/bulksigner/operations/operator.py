@@ -94,8 +94,8 @@ class Operator(Canceling):
         if failed.error_code == "file.already-processed":
             # A retry is exempt from the rule of names, so it would sign the very file that the rule refused (PIPE-50).
             raise NotAllowed(
-                f"Job {failed.id} was refused because another job has a file of its name; delete that job, or send the "
-                f"file under another name.",
+                f"Job {failed.id} was refused because another job has a file of its name; delete that job, release the "
+                f"name if the job was removed by age (bulksigner names release), or send the file under another name.",
                 code="file.already-processed",
             )
         if not self._input_exists(failed):

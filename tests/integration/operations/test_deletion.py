@@ -56,6 +56,7 @@ def test_a_completed_job_goes_with_its_output(desk: Any) -> None:
     assert newest_facts(desk) == {
         "jobId": job.id,
         "fileName": "folha.rem",
+        "originalPath": job.original_path,
         "status": "Completed",
         "actor": "operator",
         "scheme": "ApiKey",
