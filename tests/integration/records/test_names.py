@@ -7,13 +7,12 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from bulksigner.jobs import names as names_module
 from bulksigner.jobs.model import Birth, Job, JobSource, Owner
 from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor
 from bulksigner.jobs.store import Jobs
-from bulksigner.records.engines import EngineKind, Store
+from bulksigner.records.engines import Store
 
 NewJob = Callable[..., Job]
 
@@ -80,23 +79,3 @@ def test_metadata_is_never_changed_nor_printed(jobs: Jobs, birth: Callable[..., 
         jobs.record(job, metadata={})
     assert "secret" not in f"{job} {birth(metadata={'cpf': 'secret'})}"
     assert attrs.evolve(job, metadata={}) != job
-
-
-def test_who_holds_a_name_is_found_in_indexes(store: Store) -> None:
-    """PIPE-48, PERF-35: neither finished jobs nor names of removed ones are read through, on either engine."""
-    compiled = names_module._HOLDERS.compiled(store.database)
-    is_sqlite = store.kind is EngineKind.SQLITE
-
-    def explain() -> str:
-        connection = store.database.connection()
-        if not is_sqlite:
-            connection.execute("SET LOCAL enable_seqscan = off")
-        head = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN "
-        found = connection.execute(head + compiled.sql, compiled.bind({"name_key": "a", "besides": ""})).fetchall()
-        return "\n".join(row[3] if is_sqlite else row[0] for row in found)
-
-    plan = store.write(explain)
-    assert "job_name" in plan, plan
-    assert "Seq Scan" not in plan, plan
-    assert "TEMP B-TREE" not in plan, plan
-    assert "held_file_name_1" in plan or "held_file_name_pkey" in plan, plan
