@@ -35,7 +35,7 @@ from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.envelopes import MANY_ENVELOPES, count_envelope, envelopes_written
 from bulksigner.jobs.model import Changed, Job, utc_now
-from bulksigner.jobs.names import Names
+from bulksigner.jobs.names import Names, forget_names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
@@ -44,6 +44,7 @@ from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
+from bulksigner.operations.deletion_news import DeletionNews
 from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
@@ -204,6 +205,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,
+        also=DeletionNews(store, watchers.path_freed).step,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
     )
     owner = new_owner(foundation.variables)
@@ -261,7 +263,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         free_path=watchers.path_freed,
         scrub=scrubber.scrub,
         clock=utc_now,
-        also_when_cleared=(partial(reset_statistics, store),),
+        also_when_cleared=(partial(reset_statistics, store), partial(forget_names, store)),
     )
     return Service(
         foundation=foundation,
@@ -284,7 +286,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
         backups=_plan_backups(core.backup, store, scrubber),
-        retention=_plan_retention(core.retention, store, roots, pause),
+        retention=_plan_retention(core.retention, store, roots, folders, pause),
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -323,11 +325,13 @@ def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> Ba
     return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
 
 
-def _plan_retention(given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag) -> RetentionDesk | None:
+def _plan_retention(
+    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag
+) -> RetentionDesk | None:
     policy = Policy.of(given)
     if policy is None:
         return None
-    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused))
+    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused))
 
 
 def _tell_settings(foundation: Foundation) -> None:

@@ -36,14 +36,15 @@ from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.model import find_invalidity
+from bulksigner.profiles.opened import open_profiles, read_validity
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
 from bulksigner.settings.encryption import EncryptionSettings
-from bulksigner.settings.model import DEFAULT_NAME, CertificateChoice, ProfileSeed
+from bulksigner.settings.model import DEFAULT_NAME, ProfileSeed
 
 __all__ = ["Inspection", "inspect"]
 
@@ -205,7 +206,7 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     core = foundation.settings.core
     seeds = core.signing.profiles or (ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate),)
     for seed in seeds:
-        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed.certificate))
+        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed))
     facts = [
         ProfileFacts(seed.name, seed.format, None, verify=seed.verify, enabled=seed.enabled, method=seed.method)
         for seed in seeds
@@ -214,14 +215,19 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 
-def _try_key(foundation: Foundation, choice: CertificateChoice | None) -> str:
+def _try_key(foundation: Foundation, seed: ProfileSeed) -> str:
+    choice = seed.certificate
     if choice is None:
         raise BulkSignerError("no certificate is configured")
     source = foundation.registry.certificate_source(choice.source)
     with foundation.registry.guard(source):
         key: OpenedKey = source.open(choice.block)
+        certificate = key.certificate
         key.close()
-        return f"opens ({source.locator(choice.block)})"
+    fault = find_invalidity(seed.name, *read_validity(certificate), utc_now())
+    if fault is not None:
+        raise BulkSignerError(fault)
+    return f"opens ({source.locator(choice.block)})"
 
 
 def _try_formats() -> str:

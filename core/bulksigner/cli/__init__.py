@@ -28,7 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return decrypt(given[1:], prog="bulksigner decrypt")
     parser = _parser()
-    parsed = parser.parse_args(given)
+    parsed, left = parser.parse_known_args(given)
+    if left and (not hasattr(parsed, "keys") or any(one.startswith("-") for one in left)):
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    if left:
+        # Of keys behind an option the parser takes none.
+        parsed.keys += left
     if parsed.command is None:
         parser.error("name a command; `bulksigner --help` lists them")
     with forgiving_output():
@@ -62,6 +67,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.jobs import delete_job
 
             return delete_job(parsed.id, reason=parsed.reason, is_confirmed=parsed.yes)
+        if parsed.command == "names":
+            from bulksigner.cli.names import release_name
+
+            return release_name(parsed.name, by=parsed.by)
         if parsed.command == "secrets":
             from bulksigner.cli.secrets import check_secrets
 
@@ -126,6 +135,11 @@ def _add_job_verbs(commands: Any) -> None:
     delete.add_argument("id", help="id of the job")
     delete.add_argument("--reason", metavar="TEXT", help="why; the event keeps it")
     delete.add_argument("--yes", action="store_true", help="delete without asking")
+    names = commands.add_parser("names", help="act on names of files that were signed, also while the service runs")
+    name_verbs = names.add_subparsers(dest="verb", metavar="VERB", required=True)
+    release = name_verbs.add_parser("release", help="free the name of a job that retention removed")
+    release.add_argument("name", help="name of the file, without a folder; case does not matter")
+    release.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
 
 
 def _parser() -> argparse.ArgumentParser:

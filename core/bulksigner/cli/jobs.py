@@ -76,7 +76,9 @@ def _tell(deleted: Deleted) -> None:
     for kept in deleted.kept:
         print(f"  kept     {kept.item}: {kept.reason}")
     if any(kept.item.startswith("input ") for kept in deleted.kept):
-        print("The kept input is a new arrival: the next rescan, or the next start of the service, takes it.")
+        print(
+            "The kept input is a new arrival: a running service takes it within two poll intervals, or the next start."
+        )
 
 
 def _tell_nobody(changed: Changed) -> None:
@@ -84,4 +86,4 @@ def _tell_nobody(changed: Changed) -> None:
 
 
 def _free_nothing(path: str) -> None:
-    """Wake no watcher: a file that is sent again is news to the service by itself."""
+    """Wake no watcher: those of a service read the event of the deletion."""

@@ -136,7 +136,7 @@ def _try_certificate(text: str) -> None:
         report = inspect(lay_foundation({"BULK_SIGNER_ALLOW_ROOT": "1"}, Path(folder)))
     for row in report.rows:
         if row.name.startswith("signing-profile:") and not row.ok:
-            raise BulkSignerError(f"The certificate cannot be opened; nothing was written. {row.detail}")
+            raise BulkSignerError(f"The certificate cannot be used; nothing was written. {row.detail}")
 
 
 def _quoted(text: str) -> str:

@@ -165,9 +165,9 @@ class EnqueueService:
         if job.status in ACTIVE:
             return _ALREADY_ACTIVE
         if job.status in _SKIPPED and not (job.path_released or offer.is_rescan):
-            return _left(
-                job, f"the last job of this path, {job.id}, is {job.status.value}; retry that job or rescan the folder"
-            )
+            # Only a failed job can be retried.
+            advice = "retry that job or rescan" if job.status is JobStatus.FAILED else "rescan"
+            return _left(job, f"the last job of this path, {job.id}, is {job.status.value}; {advice} the folder")
         # The job that ended removed its input before it ended. A listing made before that still shows the file, so
         # only a look made after the job was read tells a new arrival from a memory.
         try:

@@ -150,9 +150,11 @@ class UploadDoor:
     def _refuse_taken(self, name: str) -> None:
         holder = self._names.holder_of(name)
         if holder is not None:
+            way_out = (
+                f"free it first: bulksigner names release '{name}'" if holder.is_removed else "delete that job first"
+            )
             raise NotAllowed(
-                f"Job {holder.id} ({holder.status.value}) has a file of this name. Send the file under another name, "
-                f"or delete that job first.",
+                f"Job {holder} has a file of this name. Send the file under another name, or {way_out}.",
                 code="file.already-processed",
             )
 

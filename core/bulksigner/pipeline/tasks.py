@@ -20,6 +20,7 @@ from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
 from bulksigner.encryption.envelope import measure_content, write_envelope
 from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files import durable
+from bulksigner.files.work import open_place
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
 from bulksigner.plugin_system.guard import ANYTHING
@@ -152,10 +153,9 @@ def carry_out(
 
 def stage_here(task: StageTask) -> Fingerprint:
     """Copy and measure an input, in place of what a lost worker may have copied of it."""
-    task.target.parent.mkdir(mode=durable.FOLDER_MODE, exist_ok=True)
-    task.target.unlink(missing_ok=True)
+    place = open_place(task.target)
     try:
-        return task.folder.copy_to(task.name, task.target)
+        return task.folder.copy_to(task.name, place)
     except FileNotFoundError as error:
         raise StepFailed(f"The input no longer exists: {task.original_path}") from error
 

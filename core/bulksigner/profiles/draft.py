@@ -107,7 +107,7 @@ class _Drafting:
         check_profile("", seed, findings, is_encryption_on=self._by.is_encryption_on)
         for failure in findings.failures:
             self._object(failure.key, join(failure.problem, failure.remedy))
-        for key, origin, hint in findings.unknown:
+        for key, origin, hint in (*findings.unknown, *self._unknown_resets()):
             if origin == _WISH:
                 self._object(key, f"is no key of a profile{hint}.")
         profile = attrs.evolve(
@@ -213,6 +213,22 @@ class _Drafting:
                 "restart the service with it.",
                 "profile.secrets-key-missing",
             )
+
+    def _unknown_resets(self) -> Iterator[tuple[str, str, str]]:
+        """Yield, as `Findings` has it, what is taken back and is neither a key nor stored for a plugin that is away."""
+        away = {_first(path) for path in self._before.extras}
+        source = self._before.certificate_source or ""
+        for path, value in self._change.values.items():
+            first, _, rest = path.partition(":")
+            is_of_lost_source = source not in self._by.blocks and _same(rest.partition(":")[0], source)
+            if value is not None or first.casefold() in away or is_of_lost_source:
+                continue
+            probe, findings = Branch(), Findings()
+            probe.insert(path.split(":"), Leaf("x", _WISH))
+            if _same(first, _CERTIFICATE) and rest and not _same(path, _SOURCE):
+                probe.insert(_SOURCE.split(":"), Leaf(self._source, _STORED))
+            Binder(findings, self._by.blocks, self._by.extras).bind_profile(probe, ())
+            yield from findings.unknown
 
     def _secret_paths(self, source: str) -> Iterator[str]:
         cls = self._by.blocks.get(source)

@@ -11,7 +11,7 @@ import attrs
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.signing import Format
 
-__all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile"]
+__all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile", "find_invalidity"]
 
 
 @attrs.frozen
@@ -106,9 +106,15 @@ class OpenedProfile:
 
     def outside_validity(self, now: datetime.datetime) -> str | None:
         """Say why the certificate is not valid at `now`, or None; without a certificate there is nothing to say."""
-        begins, ends = self.certificate_not_before, self.certificate_not_after
-        if begins is not None and now < begins:
-            return f"The certificate of signing profile '{self.name}' is not valid before {begins:%Y-%m-%d %H:%M} UTC."
-        if ends is not None and now > ends:
-            return f"The certificate of signing profile '{self.name}' expired at {ends:%Y-%m-%d %H:%M} UTC; renew it."
-        return None
+        return find_invalidity(self.name, self.certificate_not_before, self.certificate_not_after, now)
+
+
+def find_invalidity(
+    profile: str, begins: datetime.datetime | None, ends: datetime.datetime | None, now: datetime.datetime
+) -> str | None:
+    """Say why a profile's certificate with these limits is not valid at `now`, or None."""
+    if begins is not None and now < begins:
+        return f"The certificate of signing profile '{profile}' is not valid before {begins:%Y-%m-%d %H:%M} UTC."
+    if ends is not None and now > ends:
+        return f"The certificate of signing profile '{profile}' expired at {ends:%Y-%m-%d %H:%M} UTC; renew it."
+    return None

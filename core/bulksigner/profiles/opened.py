@@ -21,7 +21,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
 
-__all__ = ["OpenedProfiles", "ProfileOpener", "open_profiles"]
+__all__ = ["OpenedProfiles", "ProfileOpener", "open_profiles", "read_validity"]
 
 _LOG = logging.getLogger("bulksigner.profiles")
 
@@ -230,7 +230,7 @@ class ProfileOpener:
             locator, is_portable, key = source.locator(block), source.portable, source.open(block)
             if not isinstance(key, OpenedKey):
                 raise PermanentFailure(f"the source {source.name} opened something that is no key.")
-            begins, ends = _read_validity(key.certificate)
+            begins, ends = read_validity(key.certificate)
         return attrs.evolve(
             prepared,
             key=key,
@@ -279,7 +279,8 @@ def _first(path: str) -> str:
     return path.partition(":")[0].casefold()
 
 
-def _read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+    """Return from when to when a certificate (DER) is valid; raises `PermanentFailure` for one that is unreadable."""
     try:
         parsed = x509.load_der_x509_certificate(certificate)
         return parsed.not_valid_before_utc, parsed.not_valid_after_utc

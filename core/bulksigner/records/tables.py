@@ -10,9 +10,11 @@ __all__ = [
     "DeploymentRow",
     "EnvelopeCountRow",
     "EventRow",
+    "HeldFileNameRow",
     "HistoryRow",
     "JobCountRow",
     "JobRow",
+    "JobTimingDailyRow",
     "JobTimingRow",
     "JobTimingSumRow",
     "PipelineStateRow",
@@ -241,6 +243,52 @@ class JobTimingSumRow(_Row):
     class Meta:
         table_name = "job_timing_sum"
         primary_key = peewee.CompositeKey("method", "shard")
+
+
+class JobTimingDailyRow(_Row):
+    """What the jobs of one day took that were removed by age (STA-77); `day` as `2026-08-12`, in UTC."""
+
+    day = peewee.TextField()
+    method = peewee.TextField()
+    format = peewee.TextField()
+    profile = peewee.TextField()
+    first_at = UtcField()
+    total_n = peewee.BigIntegerField()
+    total_ms = peewee.BigIntegerField()
+    total_least_ms = peewee.BigIntegerField(null=True)
+    total_most_ms = peewee.BigIntegerField(null=True)
+    queue_wait_n = peewee.BigIntegerField()
+    queue_wait_ms = peewee.BigIntegerField()
+    queue_wait_least_ms = peewee.BigIntegerField(null=True)
+    queue_wait_most_ms = peewee.BigIntegerField(null=True)
+    signing_n = peewee.BigIntegerField()
+    signing_ms = peewee.BigIntegerField()
+    signing_least_ms = peewee.BigIntegerField(null=True)
+    signing_most_ms = peewee.BigIntegerField(null=True)
+    verification_n = peewee.BigIntegerField()
+    verification_ms = peewee.BigIntegerField()
+    verification_least_ms = peewee.BigIntegerField(null=True)
+    verification_most_ms = peewee.BigIntegerField(null=True)
+    output_n = peewee.BigIntegerField()
+    output_ms = peewee.BigIntegerField()
+    output_least_ms = peewee.BigIntegerField(null=True)
+    output_most_ms = peewee.BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "job_timing_daily"
+        primary_key = peewee.CompositeKey("day", "method", "format", "profile")
+
+
+class HeldFileNameRow(_Row):
+    """The name of a completed job that was removed by age (STA-68); `name_key` is folded as that of a job."""
+
+    name_key = peewee.TextField(primary_key=True)
+    file_name = peewee.TextField()
+    job_id = peewee.TextField()
+    completed_at = UtcField()
+
+    class Meta:
+        table_name = "held_file_name"
 
 
 class StatisticsStateRow(_Row):

@@ -152,7 +152,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Cluster:Enabled", "clusters", off="false"),
     Reserved("Cluster", "clusters"),
     Reserved("Retention:ApprovalEvidence", _APPROVALS),
-    Reserved("Retention:Jobs", "the removal of job rows by age"),
     Reserved("Backup:S3", _OBJECT_STORES),
     Reserved("Backup:AzureBlob", _OBJECT_STORES),
     Reserved("Cnab240:StrictBatchTotals", _CNAB240, off="false"),

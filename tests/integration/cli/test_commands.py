@@ -1,5 +1,6 @@
 """The commands as an operator runs them: processes, exit codes, and what is said on which stream."""
 
+import datetime
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from bulksigner.testing.certificates import AURORA, make_authority
 from bulksigner.testing.files import pdf_file
 
 
@@ -70,6 +72,20 @@ def test_check_as_json(run, made):
     assert {"storage-root", "input-folder:inbox", "database", "signing-profile:default"} <= {
         row["name"] for row in told["checks"]
     }
+
+
+@pytest.mark.parametrize(("begins", "ends", "told"), [(-20, -10, "expired at"), (10, 20, "is not valid before")])
+def test_check_tells_of_a_certificate_out_of_its_time(run, made, tmp_path, begins, ends, told):
+    """OPS-203, API-86: before the first start as after it; what opens does not sign for that."""
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    other = make_authority().issue(AURORA, not_before=now + begins * day, not_after=now + ends * day)
+    path = other.write_pfx(tmp_path / "other.pfx", "another-password")
+    block = "Signing__Profiles__0__Certificate__Pfx__"
+    ran = run("check", folder=made, **{f"{block}Path": str(path), f"{block}Password": "another-password"})
+    [row] = [line for line in ran.out.splitlines() if "signing-profile:default" in line]
+    assert row.startswith("WARN")
+    assert told in row
 
 
 def test_check_fails_when_a_folder_is_missing(run, made):

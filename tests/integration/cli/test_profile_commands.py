@@ -137,6 +137,14 @@ def test_a_refusal_tells_everything_and_its_exit_code(run, started):
         True,
         True,
     )
+    reset = run("profiles", "set", "default", "--reset", "Verfiy", folder=started)
+    assert (reset.code, "the nearest known key is Verify" in reset.err) == (1, True)
+    # Where the options stand makes no difference, and what is no key is still refused as wrong usage.
+    stale = run("profiles", "set", "default", "--expect", "99", "Verify=false", folder=started)
+    assert (stale.code, "in between" in stale.err) == (1, True)
+    assert run("profiles", "set", "default", "--expect", "1", "Verify=true", folder=started).code == 0
+    for wrong in (["set", "default", "Verify=true", "--frob"], ["enable", "default", "Verify=true"]):
+        assert run("profiles", *wrong, folder=started).code == 2
     assert run("profiles", "show", "nobody", folder=started).code == 1
     assert run("profiles", "frobnicate", folder=started).code == 2
     assert run("profiles", folder=started).code == 2

@@ -86,6 +86,7 @@ def plan_of(store: Store, prepared: Prepared, **values: object) -> str:
 
 
 LIMITS = {"limit": 50, "offset": 100}
+HELD_NAME = "(sqlite_autoindex_held_file_name_1|held_file_name_pkey)"
 STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], str]] = {
     "claim": (
         lambda store: queue._CLAIM[store.kind, False],
@@ -94,7 +95,8 @@ STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], s
     ),
     "latest": (lambda _: job_store._LATEST_FOR, {"path_key": "/in/a"}, "job_path"),
     "active": (lambda _: job_store._ACTIVE_FOR, {"path_key": "/in/a"}, "job_active_path"),
-    "holder of a name": (lambda _: job_names._HOLDER, {"name_key": "a.pdf", "besides": ""}, "job_name"),
+    "holder of a name": (lambda _: job_names._HOLDERS, {"name_key": "a.pdf", "besides": ""}, "job_name"),
+    "name of a removed job": (lambda _: job_names._HOLDERS, {"name_key": "a.pdf", "besides": ""}, HELD_NAME),
     "in flight": (lambda _: job_store._IN_FLIGHT, {}, "job_in_flight"),
     "history": (lambda _: listing._HISTORY, {"job_id": "x"}, "job_history_job"),
     "all": (lambda _: listing._queries(False, False)[0], LIMITS, "job_newest"),

@@ -19,7 +19,7 @@ from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
 from bulksigner.jobs import listing
-from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.model import Changed, Job, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.lanes import Done
@@ -31,12 +31,13 @@ from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.registry import Provided, Registry, RegistryBuilder
-from bulksigner.profiles.model import KeyReference, OpenedProfile, StoredProfile
+from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
 from bulksigner.records.store import Act, Store
 from bulksigner.statistics.timings import Spans
+from bulksigner.testing.rows import new_birth, stored_profile
 
 EMPTY = RegistryBuilder().build((), (), (), {}, None)
 DAY = datetime.timedelta(days=1)
@@ -237,16 +238,7 @@ class Rig:
         """Put a file into the folder and enqueue it."""
         path = self.folder_path / name
         path.write_bytes(content)
-        birth = Birth(
-            file_name=name,
-            original_path=str(path),
-            input_folder="in",
-            profile_name="default",
-            format=format,
-            source=JobSource.WATCHER,
-            message="Queued from folder in",
-        )
-        [answer] = self.queue.enqueue([birth])
+        [answer] = self.queue.enqueue([new_birth(name, original_path=str(path), format=format)])
         assert answer.job is not None
         return answer.job
 
@@ -298,9 +290,7 @@ def rig(tmp_path: Path, migrated: bytes) -> Iterator[Rig]:
     folder_path = tmp_path / "in"
     folder_path.mkdir()
     now = utc_now()
-    stored = StoredProfile(
-        "id", "default", True, None, "Local", True, False, False, "Pfx", {}, {}, {}, None
-    )  # fmt: skip
+    stored = stored_profile()
     yield Rig(
         store=store,
         folder_path=folder_path,

@@ -18,24 +18,11 @@ from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import EventRow, ProfileRow
+from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
 PASSWORD = "correct horse battery"
-PROFILE = StoredProfile(
-    id="1",
-    name="contracts",
-    enabled=True,
-    format=Format.PADES,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="Pfx",
-    certificate_block={"Path": "/good"},
-    sealed={},
-    extras={},
-    input_folder=None,
-)
+PROFILE = stored_profile("contracts", format=Format.PADES, certificate_block={"Path": "/good"})
 
 
 @pytest.fixture
@@ -161,6 +148,9 @@ def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: A
         ({}, {"values": {"Certificate:Source": "Pkcs11"}}, "profile.invalid", "Certificate:Source"),
         ({}, {"values": {"Certificate:Pfx:Path": None}}, "profile.invalid", "Certificate:Pfx:Path"),
         ({}, {"values": {"CheckDepth": "deep"}}, "profile.invalid", "CheckDepth"),
+        ({}, {"values": {"Verfiy": None}}, "profile.invalid", "Verfiy"),
+        ({}, {"values": {"Certificate:Pfx:Phat": None}}, "profile.invalid", "Certificate:Pfx:Phat"),
+        ({}, {"values": {"Nonsense:Below": None, "Nonsense": None}}, "profile.invalid", "Nonsense:Below"),
         ({"input_folder": "in"}, {"values": {"Enabled": "false"}}, "profile.folder-bound", "InputFolder"),
         ({"enabled": False}, {"folder": "in"}, "profile.folder-bound", "InputFolder"),
         ({}, {"folder": "elsewhere"}, "profile.folder-unknown", "InputFolder"),
@@ -206,6 +196,15 @@ def test_a_profile_encrypts_only_where_encryption_is_on(
     assert "Encrypt false → true" in events()[-1][1]
     edit(values={"Encrypt": "false"})
     assert not profiles.get("contracts").encrypt
+
+
+def test_a_key_that_is_taken_back_by_a_wrong_name_is_told_the_nearest(put: Any, edit: Any, profiles: Any) -> None:
+    """CFG-16: it would change nothing without a word; what is stored for a plugin that is away can be taken back."""
+    put(extras={"Gone": "x"})
+    with pytest.raises(ProfileRefused, match="Verfiy: is no key of a profile; the nearest known key is Verify"):
+        edit(values={"Verfiy": None})
+    edit(values={"Gone": None, "Verify": None, "CheckDepth": None})
+    assert profiles.get("contracts").extras == {}
 
 
 def test_default_is_never_disabled(put: Any, edit: Any) -> None:

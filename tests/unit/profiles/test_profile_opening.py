@@ -18,22 +18,11 @@ from bulksigner.profiles.opened import ProfileOpener, open_profiles
 from bulksigner.records.errors import StoreFailed
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import ProfileRow
+from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
-PROFILE = StoredProfile(
-    id="1",
-    name="contracts",
-    enabled=True,
-    format=Format.PADES,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="pfx",
-    certificate_block={"Path": "/good"},
-    sealed={},
-    extras={},
-    input_folder=None,
+PROFILE = stored_profile(
+    "contracts", format=Format.PADES, certificate_source="pfx", certificate_block={"Path": "/good"}
 )
 
 
