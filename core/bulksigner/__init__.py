@@ -12,6 +12,7 @@ from bulksigner.contract.errors import (
 )
 from bulksigner.contract.hookspecs import hookimpl
 from bulksigner.contract.intake import Candidate, IntakeSource
+from bulksigner.contract.notes import KeepsNotes, Notes
 from bulksigner.contract.observe import BannerRow, JobChange, ReadinessCheck, ReadinessRow
 from bulksigner.contract.settings import Check, Schema, Secret, Settings, at_least, between, matches_length, option
 from bulksigner.contract.signing import (
@@ -60,8 +61,10 @@ __all__ = [
     "Hold",
     "IntakeSource",
     "JobChange",
+    "KeepsNotes",
     "KeyAlgorithm",
     "Measured",
+    "Notes",
     "OpenedKey",
     "Overtaken",
     "PermanentFailure",
