@@ -1,7 +1,7 @@
 """Bulk signing server: the names that plugin authors use, from `bulksigner.contract`."""
 
 from bulksigner.contract.approval import ApprovalRequest, ApprovalRule, Decision, FrozenRule, Verdict
-from bulksigner.contract.certificate import CertificateSource, Digest, KeyAlgorithm, OpenedKey
+from bulksigner.contract.certificate import CertificateSource, Digest, KeyAlgorithm, KnowsFault, OpenedKey
 from bulksigner.contract.errors import (
     BulkSignerError,
     HeldElsewhere,
@@ -63,6 +63,7 @@ __all__ = [
     "JobChange",
     "KeepsNotes",
     "KeyAlgorithm",
+    "KnowsFault",
     "Measured",
     "Notes",
     "OpenedKey",

@@ -93,11 +93,13 @@ class _Bench:
         if isinstance(request, ReadFlags):
             return int(self._tokens[request.token].slot.get_token().flags)
         if isinstance(request, Login):
-            return self._login(request)
+            self._login(request)
+            return None
         if isinstance(request, OpenKey):
             return self._open(request)
         if isinstance(request, Drop):
-            return self._drop(request.token)
+            self._drop(request.token)
+            return None
         raise TypeError(f"no such request: {type(request).__name__}")
 
     def _look(self) -> Iterator[Sight]:

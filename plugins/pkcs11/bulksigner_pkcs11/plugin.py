@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 from bulksigner.contract.certificate import CertificateSource
 from bulksigner.contract.hookspecs import hookimpl
-from bulksigner.contract.observe import ReadinessCheck
 from bulksigner.contract.settings import Schema, Settings
 from bulksigner_pkcs11.channel import LOST
-from bulksigner_pkcs11.readiness import TokensCheck
 from bulksigner_pkcs11.settings import Pkcs11Block, Pkcs11Section
 from bulksigner_pkcs11.source import Pkcs11Source
 
-__all__ = ["bulksigner_add_settings", "bulksigner_certificate_sources", "bulksigner_readiness_checks"]
-
-# The source of each start in this process: its readiness row is asked for after it.
-_sources: weakref.WeakValueDictionary[int, Pkcs11Source] = weakref.WeakValueDictionary()
+__all__ = ["bulksigner_add_settings", "bulksigner_certificate_sources"]
 
 
 @hookimpl
@@ -31,13 +25,4 @@ def bulksigner_add_settings(schema: Schema) -> None:
 @hookimpl
 def bulksigner_certificate_sources(settings: Settings) -> Sequence[CertificateSource]:
     """Hand out the source `Pkcs11`."""
-    source = Pkcs11Source(settings[Pkcs11Section].call_timeout_seconds)
-    _sources[id(settings)] = source
-    return [source]
-
-
-@hookimpl
-def bulksigner_readiness_checks(settings: Settings) -> Sequence[ReadinessCheck]:
-    """Hand out the row on tokens in use."""
-    source = _sources.get(id(settings))
-    return [] if source is None else [TokensCheck(source)]
+    return [Pkcs11Source(settings[Pkcs11Section].call_timeout_seconds)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-import weakref
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -38,8 +37,7 @@ class TokenKey:
         self._found = found
         self._is_stale = False
         self._is_closed = False
-        self.fault: str | None = None
-        """Why the last signature failed, None while the key signs."""
+        self._fault: str | None = None
 
     @property
     def certificate(self) -> bytes:
@@ -55,6 +53,11 @@ class TokenKey:
     def algorithm(self) -> KeyAlgorithm:
         """Return the kind of the private key."""
         return KeyAlgorithm.RSA if isinstance(self._found.public, RSAPublicKey) else KeyAlgorithm.ECDSA
+
+    @property
+    def fault(self) -> str | None:
+        """Say why the last signature failed, or None while the key signs."""
+        return self._fault
 
     @property
     def place(self) -> str:
@@ -80,7 +83,7 @@ class TokenKey:
         # Not in the driver's turn: a call that hangs would hold up the end of the service.
         if not self._is_closed:
             self._is_closed = True
-            self._source.release(self, self._driver)
+            self._source.leave(self._driver)
 
     def _sign(self, content: Content, padding: Padding) -> bytes:
         with self._driver.turn():
@@ -88,16 +91,16 @@ class TokenKey:
                 signature = self._sign_in_turn(content, padding)
             except TokenTrouble as trouble:
                 self._is_stale = True
-                self.fault = f"{trouble.told} at {_now()}"
+                self._fault = f"{trouble.told} at {_now()}"
                 raise PermanentFailure(
                     f"The token {self.place} failed: {trouble.told}. Look at the token and its reader, and retry "
                     "the job."
                 ) from trouble
             except PermanentFailure as error:
                 if not self._is_closed:
-                    self.fault = f"{error.message} ({_now()})"
+                    self._fault = f"{error.message} ({_now()})"
                 raise
-            self.fault = None
+            self._fault = None
             return signature
 
     def _sign_in_turn(self, content: Content, padding: Padding) -> bytes:
@@ -137,7 +140,6 @@ class Pkcs11Source:
         self.memory = PinMemory(patience_seconds=call_limit_seconds + 5.0)
         self._drivers: dict[str, Driver] = {}
         self._users: dict[Driver, int] = {}
-        self._keys: weakref.WeakSet[TokenKey] = weakref.WeakSet()
         self._guard = threading.Lock()
 
     def take_notes(self, notes: Notes) -> None:
@@ -161,24 +163,11 @@ class Pkcs11Source:
         try:
             key = TokenKey(self, driver, settings, find_key(driver, settings, self.memory))
         except BaseException as error:
-            self._leave(driver)
+            self.leave(driver)
             if isinstance(error, PermanentFailure):
                 raise _named(path, error) from error
             raise
-        with self._guard:
-            self._keys.add(key)
         return key
-
-    def open_keys(self) -> list[TokenKey]:
-        """Return the keys that are open now."""
-        with self._guard:
-            return list(self._keys)
-
-    def release(self, key: TokenKey, driver: Driver) -> None:
-        """Take back a key that was closed."""
-        with self._guard:
-            self._keys.discard(key)
-        self._leave(driver)
 
     def _take(self, path: str) -> Driver:
         with self._guard:
@@ -189,7 +178,8 @@ class Pkcs11Source:
             self._users[driver] += 1
             return driver
 
-    def _leave(self, driver: Driver) -> None:
+    def leave(self, driver: Driver) -> None:
+        """Give a driver back; its process ends with the last of its keys."""
         with self._guard:
             self._users[driver] -= 1
             if self._users[driver]:

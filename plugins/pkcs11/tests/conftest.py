@@ -245,8 +245,8 @@ def make_source(notes: KeptNotes) -> Iterator[Callable[..., Pkcs11Source]]:
 
     yield make
     for source in made:
-        for key in source.open_keys():
-            key.close()
+        for driver in list(source._drivers.values()):
+            driver.close()
 
 
 @pytest.fixture

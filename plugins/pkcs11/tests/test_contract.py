@@ -8,9 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from bulksigner.testing.contracts import CertificateSourceContract, ReadinessCheckContract
+from bulksigner.testing.contracts import CertificateSourceContract
 from bulksigner.testing.plugin_contract import PluginContract
-from bulksigner_pkcs11.readiness import TokensCheck
 from bulksigner_pkcs11.settings import Pkcs11Block
 from bulksigner_pkcs11.source import Pkcs11Source
 
@@ -27,12 +26,6 @@ class TestPkcs11Source(CertificateSourceContract):
     @pytest.fixture
     def bad_block(self, block: Pkcs11Block) -> Pkcs11Block:
         return attrs.evolve(block, thumbprint="0" * 40)
-
-
-class TestTokensCheck(ReadinessCheckContract):
-    @pytest.fixture
-    def check(self) -> TokensCheck:
-        return TokensCheck(Pkcs11Source(1.0))
 
 
 class TestPlugin(PluginContract):

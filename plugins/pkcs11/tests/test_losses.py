@@ -13,10 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from bulksigner.contract.certificate import Digest
+from bulksigner.contract.certificate import Digest, KnowsFault
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner_pkcs11 import channel
-from bulksigner_pkcs11.readiness import TokensCheck
 
 DATA = b"what is signed"
 SESSION_HANDLE_INVALID, DEVICE_REMOVED, DEVICE_ERROR = "b3", "32", "30"
@@ -91,7 +90,7 @@ def test_a_process_that_was_killed_between_jobs_costs_no_job(
 ) -> None:
     """BEY-32: nobody was in a call, so nothing fails; one more login, and the key compared again."""
     key = source.open(token.block(module_path=around.module))
-    process = source.open_keys()[0]._driver._process
+    process = key._driver._process
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     verified(key)
@@ -105,7 +104,7 @@ def test_losses_in_a_row_wait_longer_and_a_signature_ends_the_row(
 ) -> None:
     """BEY-32: the first fresh process comes at once, later ones after a pause that doubles up to a limit."""
     key = source.open(token.block(module_path=around.module))
-    driver = source.open_keys()[0]._driver
+    driver = key._driver
     waited: list[float] = []
 
     class Clockless(threading.Event):
@@ -154,12 +153,11 @@ def test_a_token_that_was_taken_away_is_found_again(token: Any, source: Any, aro
     assert "ObjectHandleInvalid" in first.message
     assert "is not there" in first.message
     assert "is not there" in failure(key).message
-    row = TokensCheck(source).run()
-    assert (row.ok, row.gating) == (False, False)
-    assert "is not there" in row.detail
+    assert isinstance(key, KnowsFault)
+    assert "is not there" in (key.fault or "")
     token.bring_back()
     verified(key)
-    assert TokensCheck(source).run().ok
+    assert key.fault is None
     assert around.count("C_Login") == 2
 
 
