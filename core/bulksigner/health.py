@@ -142,8 +142,9 @@ def _lost_look(row: PluginRow) -> Verdict:
 
 def _profile_look(profile: OpenedProfile) -> Verdict:
     fault = profile.find_fault(utc_now()) or profile.pending
-    if fault is None and isinstance(profile.key, KnowsFault):
-        fault = profile.key.fault
+    key = profile.key
+    if fault is None and key is not None and isinstance(key, KnowsFault):
+        fault = key.fault
     return fault is None, fault or f"ready ({profile.locator})"
 
 
