@@ -176,9 +176,9 @@ class Driver:
         )
         try:
             process.start()
-        except BaseException:
+        except OSError as error:
             pipe.close()
-            raise
+            raise self._lose(f"gets no process ({error.strerror or error})") from error
         finally:
             far_end.close()
         self._process, self._pipe = process, pipe

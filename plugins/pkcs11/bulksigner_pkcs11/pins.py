@@ -6,18 +6,22 @@ import datetime
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 
-from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.errors import BulkSignerError, PermanentFailure
 from bulksigner.contract.notes import Notes
 from bulksigner_pkcs11.messages import TokenId
 
 __all__ = ["Claim", "PinMemory", "entered_anew", "read_pin"]
 
+_LOG = logging.getLogger("bulksigner.pkcs11")
 _LOOK_AGAIN_SECONDS = 0.2
 _TRYING, _REFUSED = "trying", "refused"
 
@@ -62,6 +66,17 @@ def _hash(entry: str, salt: str) -> str:
     return hashlib.scrypt(entry.encode(), salt=bytes.fromhex(salt), n=2**14, r=8, p=1).hex()
 
 
+@contextmanager
+def _database_failures(what: str) -> Iterator[None]:
+    """Turn what the notes raise into the reason of a key that does not sign."""
+    try:
+        yield
+    except PermanentFailure:
+        raise
+    except BulkSignerError as error:
+        raise PermanentFailure(f"{what}: {error.message}") from error
+
+
 @attrs.frozen
 class Claim:
     """The right to try a value, told to everybody before the token hears of it: a crash in it counts as refused."""
@@ -72,14 +87,25 @@ class Claim:
 
     def accepted(self) -> None:
         """Forget the value: the token took it, or never came to judge it."""
-        if self.notes is not None:
-            self.notes.swap(self.name, self.note, None)
+        self._settle(None)
 
     def refused(self) -> None:
         """Remember the value as refused."""
         if self.notes is not None:
-            known = attrs.evolve(_Remembered.read(self.note), state=_REFUSED)
-            self.notes.swap(self.name, self.note, known.write())
+            self._settle(attrs.evolve(_Remembered.read(self.note), state=_REFUSED).write())
+
+    def _settle(self, note: str | None) -> None:
+        if self.notes is None:
+            return
+        try:
+            self.notes.swap(self.name, self.note, note)
+        except BulkSignerError as error:
+            # The token has given its answer; the note that stays behind is the careful one.
+            _LOG.error(
+                "How the login to a token ended could not be recorded: %s. Should its PIN be taken for refused later, "
+                "set the variable of the PIN's name with _ENTERED behind it to a new text",
+                error.message,
+            )
 
 
 class PinMemory:
@@ -102,16 +128,17 @@ class PinMemory:
         entry = f"{pin}\0{os.environ.get(entered_anew(variable), '')}"
         name = f"pin:{token.serial}:{token.label}"
         fresh = _Remembered.make(_TRYING, entry).write()
-        while True:
-            note = self.notes.read(name)
-            known = None if note is None else _Remembered.read(note)
-            if known is not None and known.is_of(entry):
-                if known.state == _TRYING and 0 <= time.time() - known.at < self._patience_seconds:
-                    time.sleep(_LOOK_AGAIN_SECONDS)
-                    continue
-                raise PermanentFailure(_tell(token, variable, known))
-            if self.notes.swap(name, note, fresh):
-                return Claim(self.notes, name, fresh)
+        with _database_failures(f"the PIN of the token {token} is not tried, as what was tried before cannot be read"):
+            while True:
+                note = self.notes.read(name)
+                known = None if note is None else _Remembered.read(note)
+                if known is not None and known.is_of(entry):
+                    if known.state == _TRYING and 0 <= time.time() - known.at < self._patience_seconds:
+                        time.sleep(_LOOK_AGAIN_SECONDS)
+                        continue
+                    raise PermanentFailure(_tell(token, variable, known))
+                if self.notes.swap(name, note, fresh):
+                    return Claim(self.notes, name, fresh)
 
 
 def _tell(token: TokenId, variable: str, known: _Remembered) -> str:

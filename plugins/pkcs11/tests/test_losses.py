@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,21 @@ def failure(key: Any) -> PermanentFailure:
     with pytest.raises(PermanentFailure) as failed:
         key.sign(DATA, Digest.SHA256)
     return failed.value
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process runs; one that nobody has waited for has ended all the same."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -99,6 +117,30 @@ def test_a_process_that_was_killed_between_jobs_costs_no_job(
     assert around.count("C_Logout") == 0
 
 
+def test_the_process_ends_with_the_service_even_in_a_call(token: Any, around: Any) -> None:
+    """BEY-32: a service that is killed leaves no process that holds the token, not even one whose driver hangs."""
+    around.ask("hang-C_Sign")
+    code = (
+        "import sys\n"
+        "from bulksigner_pkcs11.source import Pkcs11Source\n"
+        "from bulksigner_pkcs11.settings import Pkcs11Block\n"
+        "if __name__ == '__main__':\n"
+        "    Pkcs11Source(60.0).open(Pkcs11Block(*sys.argv[1:]))\n"
+    )
+    script = around.folder / "service.py"
+    script.write_text(code)
+    block = token.block(module_path=around.module)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    service = subprocess.Popen([sys.executable, script, block.module_path, block.thumbprint], env=environment)
+    try:
+        wait_until(lambda: around.count("C_Sign") == 1)
+    finally:
+        service.kill()
+        service.wait()
+    (process,) = around.processes()
+    wait_until(lambda: not is_alive(int(process)))
+
+
 def test_losses_in_a_row_wait_longer_and_a_signature_ends_the_row(
     token: Any, source: Any, around: Any, monkeypatch: pytest.MonkeyPatch, verified: Any
 ) -> None:
@@ -136,9 +178,7 @@ def test_closing_ends_a_call_that_hangs(token: Any, source: Any, around: Any) ->
     failed: list[str] = []
     thread = threading.Thread(target=lambda: failed.append(failure(key).message))
     thread.start()
-    deadline = time.monotonic() + 20
-    while around.count("C_Sign") == before and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: around.count("C_Sign") > before)
     key.close()
     thread.join(20)
     assert len(failed) == 1

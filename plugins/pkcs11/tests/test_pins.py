@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bulksigner.contract.certificate import Digest
-from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.errors import BulkSignerError, PermanentFailure
 from bulksigner_pkcs11 import pins
 from bulksigner_pkcs11.settings import DEFAULT_VARIABLE
 from bulksigner_pkcs11.source import Pkcs11Source
@@ -201,6 +201,26 @@ def test_no_log_line_holds_the_pin(
     refusal(source, token.block(module_path=around.module))
     assert caplog.text
     assert WRONG not in caplog.text
+
+
+def test_a_database_that_is_away_means_no_try(
+    token: Any, source: Any, around: Any, refusal: Any, notes: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEY-31: what cannot be looked up is not tried; what cannot be recorded leaves the careful note behind."""
+
+    def fail(*_: object) -> Any:
+        raise BulkSignerError("no answer")
+
+    swap = notes.swap
+    with monkeypatch.context() as away:
+        away.setattr(notes, "read", fail)
+        told = refusal(source, token.block(module_path=around.module))
+    assert "not tried" in told
+    assert "no answer" in told
+    assert around.count("C_Login") == 0
+    notes.swap = lambda name, before, after: swap(name, before, after) if before is None else fail()
+    assert source.open(token.block(module_path=around.module)).sign(DATA, Digest.SHA256)
+    assert "could not be recorded" in caplog.text
 
 
 def test_a_library_that_is_none_says_so(token: Any, source: Any, refusal: Any, tmp_path: Any) -> None:

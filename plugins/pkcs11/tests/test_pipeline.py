@@ -167,6 +167,22 @@ def test_a_token_that_is_away_fails_jobs_and_comes_back(make_service: Callable[.
     assert next(job for job in service.run_until_idle() if job.id == again.id).status.value == "Completed"
 
 
+def test_a_token_that_comes_after_the_start_is_opened_at_a_save(
+    make_service: Callable[..., Harness], token: Any
+) -> None:
+    """OPS-113, CFG-85: the profile is degraded until then, and heals without a restart."""
+    token.take_away()
+    service = make_service()
+    profile = service.service.profiles.get("default")
+    assert profile is not None
+    assert "no token is there" in (profile.degraded or "")
+    token.bring_back()
+    saved = command(service, "profiles", "set", "default", "--reopen")
+    assert saved.returncode == 0, saved.stderr
+    service.drop("first.txt", b"first")
+    assert service.run_until_idle()[-1].status.value == "Completed"
+
+
 def test_a_refused_pin_is_remembered_in_the_operational_store(
     make_service: Callable[..., Harness], around: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
