@@ -67,7 +67,8 @@ class Driver:
         self._pipe: Connection | None = None
         self._started_at = 0.0
         self._losses = 0
-        self._logins: dict[TokenId, bytes] = {}
+        self._logins: dict[TokenId, tuple[int, bytes]] = {}
+        self._login_count = 0
         self._mark_key = secrets.token_bytes(32)
         self.life = 0
         """Counts the processes; a handle of an earlier one means nothing to a later."""
@@ -104,10 +105,9 @@ class Driver:
 
     def is_logged_in(self, token: TokenId, pin: str | None) -> bool:
         """Tell whether the process is logged in to the token; raises `PermanentFailure` for another PIN than that."""
-        mark = self._logins.get(token)
-        if mark is None:
+        if token not in self._logins:
             return False
-        if not hmac.compare_digest(mark, self._mark(pin)):
+        if not hmac.compare_digest(self._logins[token][1], self._mark(pin)):
             raise PermanentFailure(
                 f"the token {token} is in use with the PIN of another profile, and this one's is a different PIN; give "
                 "both the same."
@@ -116,17 +116,22 @@ class Driver:
 
     def logged_in(self, token: TokenId, pin: str | None) -> None:
         """Remember the one login of the process to a token."""
-        self._logins[token] = self._mark(pin)
+        self._login_count += 1
+        self._logins[token] = (self._login_count, self._mark(pin))
+
+    def login_of(self, token: TokenId) -> int:
+        """Return the number of the login to a token, which no later login has; 0 where there is none."""
+        return self._logins[token][0] if token in self._logins else 0
 
     def logged_out(self, token: TokenId) -> None:
         """Forget the login of a token that was dropped."""
         self._logins.pop(token, None)
 
-    def renew(self, token: TokenId) -> bool:
-        """End the process where only a fresh one can find a token again, and tell whether that was done.
+    def renew(self, token: TokenId | None = None) -> bool:
+        """End the process where only a fresh one can find a token, and tell whether that was done.
 
-        Some libraries notice tokens only while they are loaded. Other tokens in the same process would have to be
-        logged in to again, so for their sake it is done once in a while only.
+        Some libraries notice tokens only while they are loaded. Other tokens in the same process have to be logged in
+        to again, so for their sake it is done once in a while only.
         """
         with self._turn:
             is_shared = bool(self._logins.keys() - {token})

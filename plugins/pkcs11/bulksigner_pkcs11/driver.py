@@ -16,7 +16,7 @@ from typing import Any
 
 import pkcs11
 from pkcs11 import Attribute, KeyType, Mechanism, ObjectClass, TokenFlag
-from pkcs11.exceptions import NoSuchKey, PKCS11Error, UserAlreadyLoggedIn
+from pkcs11.exceptions import NoSuchKey, PKCS11Error, SessionClosed, UserAlreadyLoggedIn
 
 from bulksigner_pkcs11.messages import (
     Drop,
@@ -121,7 +121,11 @@ class _Bench:
     def _certificates(self, found: TokenId, token: Any) -> tuple[HeldCertificate, ...]:
         session = self._sessions.get(found)
         if session is not None:
-            return _read_certificates(session)
+            try:
+                return _read_certificates(session)
+            except PKCS11Error:
+                # Lost without a word; the token itself may be there again.
+                self._drop(found)
         session = token.open()
         try:
             return _read_certificates(session)
@@ -163,7 +167,9 @@ class _Bench:
         return KeyFacts(self._last_handle, frozenset(one.name for one in mechanisms if isinstance(one, Mechanism)))
 
     def _sign(self, request: Sign) -> bytes:
-        key = self._keys[request.handle]
+        key = self._keys.get(request.handle)
+        if key is None:
+            raise SessionClosed("the session of the key was replaced")
         if not hasattr(key, "sign"):
             raise NoSuchKey("the private key is not meant to sign")
         parameter = None if request.pss_digest is None else _PSS[request.pss_digest]

@@ -44,6 +44,8 @@ def log_in(driver: Driver, sight: Sight, variable: str, memory: PinMemory) -> No
     token, pin = sight.token, read_pin(variable)
     has_pad = pin is None and bool(sight.flags & _Flag.PROTECTED_AUTHENTICATION_PATH)
     needs_pin = bool(sight.flags & _Flag.LOGIN_REQUIRED)
+    if not sight.is_logged_in:
+        driver.logged_out(token)
     if driver.is_logged_in(token, pin):
         return
     if needs_pin and pin is None and not has_pad:

@@ -41,6 +41,7 @@ class Found:
     public: PublicKey
     facts: KeyFacts
     life: int
+    login: int
 
 
 def find_key(driver: Driver, block: Pkcs11Block, memory: PinMemory) -> Found:
@@ -50,10 +51,14 @@ def find_key(driver: Driver, block: Pkcs11Block, memory: PinMemory) -> Found:
     or to the only token there is.
     """
     with driver.turn():
+        life = driver.life
         sights = _look(driver)
+        if life and driver.life == life and not _holders(sights, block) and driver.renew():
+            # The process is from before, and this token may have come later.
+            sights = _look(driver)
         if not sights:
             raise PermanentFailure("no token is there; plug it in, and look at the reader and its service.")
-        holding = [sight for sight in sights if _pick(sight, block.thumbprint)]
+        holding = _holders(sights, block)
         if len(sights) > 1:
             names = ", ".join(str(sight.token) for sight in sights)
             _LOG.warning("The PKCS #11 library %s shows %d tokens: %s", driver.module_path, len(sights), names)
@@ -74,7 +79,8 @@ def find_key_again(driver: Driver, block: Pkcs11Block, memory: PinMemory, known:
     The token is known by label and serial, and the certificate must be the one that was there before.
     """
     with driver.turn():
-        if driver.life == known.life:
+        # Another key of the token may have found it before; its session is a new one and sound.
+        if driver.login_of(known.token) == known.login:
             _drop(driver, known.token)
         sight = _see(driver, known.token)
         if sight is None and driver.renew(known.token):
@@ -121,6 +127,11 @@ def _ask(driver: Driver, found: Found, ask: Ask) -> bytes:
     answer: bytes = driver.call(Sign(found.facts.handle, ask.mechanism, ask.data, ask.pss_digest), life=found.life)
     driver.proved()
     return finish(found.public, answer)
+
+
+def _holders(sights: Sequence[Sight], block: Pkcs11Block) -> list[Sight]:
+    """Return the tokens that show the certificate; one that is there in two slots is one token."""
+    return list({sight.token: sight for sight in sights if _pick(sight, block.thumbprint)}.values())
 
 
 def _look(driver: Driver) -> list[Sight]:
@@ -177,6 +188,7 @@ def _open(driver: Driver, sight: Sight, block: Pkcs11Block, memory: PinMemory) -
             public,
             facts,
             driver.life,
+            driver.login_of(sight.token),
         )
         _prove(driver, found)
     except TokenTrouble as trouble:

@@ -96,7 +96,8 @@ static ulong_t mechanism_list(ulong_t slot, ulong_t *list, ulong_t *count) {
     if (!wrong && list && read_number("hide", "", &hidden)) {
         ulong_t kept = 0;
         for (ulong_t at = 0; at < *count; at++)
-            list[at] == hidden ? 0 : (list[kept++] = list[at]);
+            if (list[at] != hidden)
+                list[kept++] = list[at];
         for (ulong_t at = kept; at < *count; at++)
             list[at] = list[0];
     }

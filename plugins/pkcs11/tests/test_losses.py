@@ -246,6 +246,52 @@ def test_a_token_that_lost_its_certificate_does_not_sign(token: Any, source: Any
     assert "thumbprint" in failure(key).message
 
 
+def test_two_profiles_of_one_token_find_it_again_with_one_login(token: Any, source: Any, around: Any) -> None:
+    """BEY-30: the loss that the one meets costs the other no job, and their sessions do not displace each other."""
+    block = token.block(module_path=around.module)
+    first = source.open(block)
+    second = source.open(token.block(module_path=around.module, thumbprint=token.thumbprint_of(token.ecdsa)))
+    around.ask("error-C_Sign", DEVICE_ERROR)
+    failure(first)
+    around.take_back("error-C_Sign")
+    for _ in range(3):
+        assert sign(first)
+        assert sign(second)
+    assert around.count("C_Login") == 2
+    around.ask("crash-C_Sign")
+    assert failure(first).code == "pkcs11.driver-lost"
+    around.take_back("crash-C_Sign")
+    for _ in range(3):
+        assert sign(second)
+        assert sign(first)
+    assert around.count("C_Login") == 3
+
+
+def test_a_token_that_comes_later_is_found_without_a_restart(
+    token: Any, source: Any, around: Any, authority: Any, refusal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEY-30: the library is loaded anew for it; the token in use is logged in to again and costs no job."""
+    key = source.open(token.block(module_path=around.module))
+    later = authority.issue()
+    token.add("branch", later)
+    block = token.block(module_path=around.module, thumbprint=token.thumbprint_of(later))
+    refusal(source, block)
+    monkeypatch.setattr(channel, "RENEWAL_SECONDS", 0.0)
+    assert sign(source.open(block))
+    assert sign(key)
+    assert len(around.processes()) == 2
+
+
+def test_a_session_that_was_lost_unseen_does_not_hide_the_token(token: Any, source: Any, around: Any) -> None:
+    """BEY-30: opening the key anew, as `profiles set --reopen` does, finds the token although the session is dead."""
+    key = source.open(token.block(module_path=around.module))
+    token.take_away()
+    token.bring_back()
+    again = source.open(token.block(module_path=around.module))
+    assert sign(again)
+    assert sign(key)
+
+
 def test_a_second_token_is_untouched_by_the_loss_of_the_first(
     token: Any, source: Any, around: Any, authority: Any
 ) -> None:
