@@ -82,6 +82,12 @@ class Token:
         """Put one more private key on the token."""
         write_key(self.label, key_id, issued, self.folder.parent)
 
+    def write_guarded_key(self, key_id: str, issued: Issued) -> None:
+        """Put a private key on the token that wants the PIN at every signature."""
+        pem = issued.write_key_pem(self.folder.parent / f"guarded-{key_id}.pem")
+        run("pkcs11-tool", "--module", self.module, "--token-label", LABEL, "--login", "--pin", PIN, "--write-object",
+            pem, "--type", "privkey", "--id", key_id, "--always-auth")  # fmt: skip
+
     def add(self, label: str, issued: Issued) -> None:
         """Put a second token beside it, with the same PIN and one certificate and key."""
         make_token(label)

@@ -162,6 +162,18 @@ def test_a_key_that_is_not_that_of_the_certificate_is_refused(token: Any, source
     assert "is not that of the certificate" in refusal(source, token.block(thumbprint=hashlib.sha1(middle).hexdigest()))
 
 
+def test_a_key_that_wants_its_pin_each_time_is_refused(
+    token: Any, source: Any, authority: Any, refusal: Any, around: Any
+) -> None:
+    """BEY-31: a PIN for each signature would be tried more than once after it was changed."""
+    renewed = authority.issue()
+    token.write_certificate("08", renewed.certificate_der)
+    token.write_guarded_key("08", renewed)
+    told = refusal(source, token.block(module_path=around.module, thumbprint=thumbprint_of(renewed)))
+    assert "at every signature" in told
+    assert around.count("C_Sign") == 0
+
+
 def test_a_certificate_without_its_key_is_refused(token: Any, source: Any, refusal: Any) -> None:
     """OPS-113: the issuer's certificate is on the token, and its key is not."""
     middle = token.rsa.issuers[0].public_bytes(Encoding.DER)
