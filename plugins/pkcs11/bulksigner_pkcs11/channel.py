@@ -100,7 +100,7 @@ class Driver:
         return answer
 
     def proved(self) -> None:
-        """Hear that the library made a signature: the next loss is the first one again."""
+        """Hear that the library signed for a job: the next loss is the first one again."""
         self._losses = 0
 
     def is_logged_in(self, token: TokenId, pin: str | None) -> bool:

@@ -100,6 +100,8 @@ class TokenKey:
                 if not self._is_closed:
                     self._fault = f"{error.message} ({_now()})"
                 raise
+            # A proof at the opening does not count: some drivers fail at real work only.
+            self._driver.proved()
             self._fault = None
             return signature
 

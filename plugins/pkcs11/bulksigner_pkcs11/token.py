@@ -125,7 +125,6 @@ def sign_on_token(driver: Driver, found: Found, content: Content, padding: Paddi
 
 def _ask(driver: Driver, found: Found, ask: Ask) -> bytes:
     answer: bytes = driver.call(Sign(found.facts.handle, ask.mechanism, ask.data, ask.pss_digest), life=found.life)
-    driver.proved()
     return finish(found.public, answer)
 
 
