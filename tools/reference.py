@@ -14,6 +14,7 @@ from bulksigner.contract import (
     errors,
     hookspecs,
     intake,
+    notes,
     observe,
     settings,
     signing,
@@ -27,7 +28,7 @@ from bulksigner.web.reference import codes_page, routes_page
 __all__ = ["PAGES", "contract_source", "hook_functions", "hook_signature"]
 
 ROOT = Path(__file__).resolve().parent.parent
-_CONTRACT = (settings, certificate, signing, storage, validation, approval, intake, observe, errors)
+_CONTRACT = (settings, certificate, signing, storage, validation, approval, intake, observe, notes, errors)
 _NOTE = "<!-- Written by `make docs` from the code; change it there. -->"
 
 

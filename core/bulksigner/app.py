@@ -61,6 +61,7 @@ from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
+from bulksigner.records.notes import StoredNotes
 from bulksigner.records.service_lock import hold_database
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
@@ -161,6 +162,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
     seeded = seed_profiles(profile_rows, core, sealer, utc_now)
+    foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
     envelope_key = _derive_key(core.encryption, store)
     if envelope_key is not None:
         undo.callback(envelope_key.wipe)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from bulksigner.contract.certificate import KnowsFault
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessCheck
 from bulksigner.intake.folder_health import Waiting, WaitingFiles
@@ -141,6 +142,9 @@ def _lost_look(row: PluginRow) -> Verdict:
 
 def _profile_look(profile: OpenedProfile) -> Verdict:
     fault = profile.find_fault(utc_now()) or profile.pending
+    key = profile.key
+    if fault is None and key is not None and isinstance(key, KnowsFault):
+        fault = key.fault
     return fault is None, fault or f"ready ({profile.locator})"
 
 

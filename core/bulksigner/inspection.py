@@ -43,6 +43,7 @@ from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.records.notes import StoredNotes
 from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.model import DEFAULT_NAME, ProfileSeed
 
@@ -178,6 +179,7 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
         return
     core = foundation.settings.core
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
+    foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
     is_encryption_on = foundation.settings.core.encryption.enabled
     profiles = open_profiles(ProfileStore(store), foundation.registry, sealer, is_encryption_on=is_encryption_on)
     if not profiles.all:

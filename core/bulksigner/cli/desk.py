@@ -20,6 +20,7 @@ from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.records.notes import StoredNotes
 
 __all__ = ["Desk", "open_database", "open_desk"]
 
@@ -68,6 +69,7 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
     with open_database(foundation, scrubber) as store:
         profiles = ProfileStore(store)
         sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
+        foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
         folders = frozenset(given.name for given in core.storage.inputs)
         yield Desk(
             profiles=profiles,

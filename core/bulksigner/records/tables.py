@@ -18,6 +18,7 @@ __all__ = [
     "JobTimingRow",
     "JobTimingSumRow",
     "PipelineStateRow",
+    "PluginNoteRow",
     "ProfileChangeRow",
     "ProfileRow",
     "RetentionAcknowledgementRow",
@@ -192,6 +193,19 @@ class PipelineStateRow(_Row):
 
     class Meta:
         table_name = "pipeline_state"
+
+
+class PluginNoteRow(_Row):
+    """What a plugin keeps under a name."""
+
+    plugin = peewee.TextField()
+    name = peewee.TextField()
+    value = peewee.TextField()
+    updated_at = UtcField()
+
+    class Meta:
+        table_name = "plugin_note"
+        primary_key = peewee.CompositeKey("plugin", "name")
 
 
 class DeploymentRow(_Row):
