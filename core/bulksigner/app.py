@@ -53,7 +53,7 @@ from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.profiles.opened import ProfileOpener, open_profiles
+from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
@@ -72,6 +72,8 @@ from bulksigner.settings.model import EngineChoice
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
+from bulksigner.trust.evidence import EvidenceDesk
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["build"]
 
@@ -156,9 +158,12 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
-    seeded = seed_profiles(profile_rows, core, sealer, utc_now)
+    seeded = seed_profiles(profile_rows, core, sealer, utc_now, has_roots=bool(foundation.trust))
+    if not foundation.trust and (failures := explain_no_roots(profile_rows.all())):
+        raise ConfigurationRefused(failures)
     profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register)
     undo.callback(profiles.close)
+    validation = _plan_validation(foundation)
 
     jobs, queue = Jobs(store), Queue(store)
     announcer = Announcer(foundation.plugins.notify)
@@ -212,6 +217,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
+        validation=validation,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -280,6 +286,17 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         swept=swept,
         open=undo,
     )
+
+
+def _plan_validation(foundation: Foundation) -> CertificateValidation:
+    core = foundation.settings.core
+    given = core.signing.trust
+    desk = EvidenceDesk(
+        core.storage.root / "revocation", utc_now, given.offline, given.crls_path, given.fetch_timeout_seconds
+    )
+    desk.prune()
+    recheck = datetime.timedelta(minutes=given.recheck_minutes)
+    return CertificateValidation(foundation.trust, desk, recheck=recheck, clock=utc_now)
 
 
 def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:

@@ -24,6 +24,7 @@ from bulksigner.settings.choices import Installed
 from bulksigner.settings.load import LoadedSettings, check_choices, load
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.variables import HostVariables
+from bulksigner.trust.roots import TrustSet, load_trust
 
 __all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "product_version"]
 
@@ -38,6 +39,7 @@ class Foundation:
     settings: LoadedSettings
     installed: Installed
     codes: Mapping[str, ErrorCode]
+    trust: TrustSet
 
 
 def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
@@ -62,9 +64,14 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         out_of_use=registry.out_of_use,
     )
     failures = [*check_choices(settings.core, installed), *account]
+    trust = TrustSet()
+    try:
+        trust = load_trust(settings.core.signing.trust)
+    except ConfigurationRefused as refused:
+        failures += refused.failures
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes})
+    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, trust)
 
 
 def open_store(settings: LoadedSettings) -> Store:

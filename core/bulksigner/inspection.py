@@ -180,10 +180,18 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     for seed in seeds:
         yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed.certificate))
     facts = [
-        ProfileFacts(seed.name, seed.format, None, verify=seed.verify, enabled=seed.enabled, method=seed.method)
+        ProfileFacts(
+            seed.name,
+            seed.format,
+            None,
+            verify=seed.verify,
+            enabled=seed.enabled,
+            method=seed.method,
+            validate_certificate=bool(core.signing.profiles) and seed.validate_certificate,
+        )
         for seed in seeds
     ]
-    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes))
+    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes), has_roots=bool(foundation.trust))
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 

@@ -71,7 +71,15 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
         folders = frozenset(given.name for given in core.storage.inputs)
         yield Desk(
             profiles=profiles,
-            editor=ProfileEditor(profiles, foundation.registry, sealer, folders, utc_now, scrubber.register),
+            editor=ProfileEditor(
+                profiles,
+                foundation.registry,
+                sealer,
+                folders,
+                utc_now,
+                scrubber.register,
+                has_roots=bool(foundation.trust),
+            ),
             opener=ProfileOpener(foundation.registry, sealer, scrubber.register),
             sealer=sealer,
             folders=folders,

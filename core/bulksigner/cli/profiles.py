@@ -66,6 +66,7 @@ def _tokens(desk: Desk, profile: StoredProfile) -> list[str]:
         profile.format.value if profile.format else "auto",
         f"cert={profile.certificate_source or 'none'}",
         f"verify={'on' if profile.verify else 'off'}",
+        f"validate-cert={'on' if profile.validate_certificate else 'off'}",
     ]
     if profile.input_folder is not None:
         missing = "" if profile.input_folder in desk.folders else " (not configured on this host)"
@@ -108,6 +109,8 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "verify": profile.verify,
         "preserveFileExtension": profile.preserve_file_extension,
         "saveAsPem": profile.save_as_pem,
+        "validateCertificate": profile.validate_certificate,
+        "requireNonRepudiation": profile.require_non_repudiation,
         "damage": profile.damage,
         "rowVersion": profile.row_version,
     }

@@ -48,6 +48,7 @@ class BannerFacts:
     logs: str
     plugins_loaded_count: int
     plugins_failed_count: int
+    trust_set: str
     plugin_rows: Sequence[BannerRow] = ()
     pause: Pause | None = None
     retention: str | None = None
@@ -89,7 +90,7 @@ def ready_panel(facts: BannerFacts) -> str:
         ("signing engine", facts.signing_engine),
         ("cert source", facts.certificate_source),
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
-        ("trust set", "none (certificate chains are not validated)"),
+        ("trust set", facts.trust_set),
         ("encryption", "disabled"),
         *([("retention", facts.retention)] if facts.retention is not None else []),
         *([("backup", facts.backup)] if facts.backup is not None else []),

@@ -36,6 +36,7 @@ class ProfileFacts:
     method: str = LOCAL_METHOD
     keyless: str | None = None
     """Who signs where the profile needs no key (OPS-34)."""
+    validate_certificate: bool = False
 
 
 @attrs.frozen
@@ -66,6 +67,7 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             certificate_not_after=profile.certificate_not_after,
             method=profile.stored.method,
             keyless=profile.keyless,
+            validate_certificate=profile.stored.validate_certificate,
         )
         for profile in profiles.all
     ]
@@ -94,7 +96,7 @@ def _behaviour(profile: ProfileFacts) -> str:
         f"cert={escape(certificate)}",
         f"verify={'on' if profile.verify else 'off'}",
         "encrypt=off",
-        "validate-cert=off",
+        f"validate-cert={'on' if profile.validate_certificate and profile.keyless is None else 'off'}",
     ]
     if profile.method != LOCAL_METHOD:
         parts.append(f"method={escape(profile.method)}")
@@ -128,7 +130,8 @@ def _warnings(profile: ProfileFacts, now: datetime.datetime) -> list[str]:
     found = []
     if not profile.verify:
         found.append("verify=off; signed files are not checked before they leave")
-    found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
+    if not profile.validate_certificate and profile.keyless is None:
+        found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
     ends_at = profile.certificate_not_after
     if ends_at is not None and ends_at <= now:
         found.append(f"the certificate ended at {ends_at:%Y-%m-%dT%H:%M:%SZ}; renew it")

@@ -111,6 +111,8 @@ class _Drafting:
             verify=seed.verify,
             preserve_file_extension=seed.preserve_file_extension,
             save_as_pem=seed.save_as_pem,
+            validate_certificate=seed.validate_certificate,
+            require_non_repudiation=seed.require_non_repudiation,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -149,6 +151,8 @@ class _Drafting:
             "Verify": before.verify,
             "PreserveFileExtension": before.preserve_file_extension,
             "SaveAsPem": before.save_as_pem,
+            "ValidateCertificate": before.validate_certificate,
+            "RequireNonRepudiation": before.require_non_repudiation,
             _SOURCE: before.certificate_source,
         }
         declared = self._declared()

@@ -18,6 +18,8 @@ _FIELDS = {
     "Verify": "verify",
     "PreserveFileExtension": "preserve_file_extension",
     "SaveAsPem": "save_as_pem",
+    "ValidateCertificate": "validate_certificate",
+    "RequireNonRepudiation": "require_non_repudiation",
     "InputFolder": "input_folder",
 }
 _IN_FORCE = "running services open it within two poll intervals; one that does not open leaves the former in force"

@@ -39,6 +39,8 @@ class StoredProfile:
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
+    validate_certificate: bool = False
+    require_non_repudiation: bool = True
 
 
 class KeyHold:
