@@ -14,7 +14,7 @@ import attrs
 
 from bulksigner.backup.before_migration import copy_before_migration
 from bulksigner.backup.desk import BackupDesk, BackupPlan
-from bulksigner.boot import Foundation, new_owner, open_store, product_version
+from bulksigner.boot import Foundation, new_owner, open_store, plan_validation, product_version
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
@@ -51,6 +51,7 @@ from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, open_profiles
@@ -72,8 +73,6 @@ from bulksigner.settings.model import EngineChoice
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
-from bulksigner.trust.evidence import EvidenceDesk
-from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["build"]
 
@@ -163,7 +162,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         raise ConfigurationRefused(failures)
     profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register)
     undo.callback(profiles.close)
-    validation = _plan_validation(foundation)
+    validation = plan_validation(foundation)
+    validation.prune()
 
     jobs, queue = Jobs(store), Queue(store)
     announcer = Announcer(foundation.plugins.notify)
@@ -202,6 +202,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         open_key=engine.open,
         tell=watchers.look_again,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
+        also=ExpiryWatch(store, profiles, utc_now).look_if_due,
     )
     owner = new_owner(foundation.variables)
     parts = Parts(
@@ -242,6 +243,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
             worker,
             {f"disk:{volume.folder}": partial(room.look, volume) for volume in volumes},
             foundation.registry,
+            validation,
         ),
         scrubber,
     )
@@ -286,17 +288,6 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         swept=swept,
         open=undo,
     )
-
-
-def _plan_validation(foundation: Foundation) -> CertificateValidation:
-    core = foundation.settings.core
-    given = core.signing.trust
-    desk = EvidenceDesk(
-        core.storage.root / "revocation", utc_now, given.offline, given.crls_path, given.fetch_timeout_seconds
-    )
-    desk.prune()
-    recheck = datetime.timedelta(minutes=given.recheck_minutes)
-    return CertificateValidation(foundation.trust, desk, recheck=recheck, clock=utc_now)
 
 
 def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:

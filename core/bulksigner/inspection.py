@@ -24,6 +24,7 @@ from bulksigner.contract.observe import ReadinessRow
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import StorageProvider
 from bulksigner.formats import self_test
+from bulksigner.formats.icp_brasil import read_holder
 from bulksigner.health import binding_checks, profile_checks
 from bulksigner.intake.abilities import KnowsRemoval
 from bulksigner.jobs.model import utc_now
@@ -159,7 +160,7 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
     try:
         for profile in profiles.all:
             fault = profile.find_fault(utc_now())
-            detail = fault or f"opens ({profile.locator})"
+            detail = fault or f"opens ({profile.locator}){_holder(profile.key)}"
             row = ReadinessRow(f"signing-profile:{profile.name}", fault is None, False, detail)
             yield row if profile.keyless is None else next(profile_checks(profile)).run()
         for profile in profiles.all:
@@ -202,7 +203,13 @@ def _try_key(foundation: Foundation, choice: CertificateChoice | None) -> str:
     with foundation.registry.guard(source):
         key: OpenedKey = source.open(choice.block)
         key.close()
-        return f"opens ({source.locator(choice.block)})"
+        return f"opens ({source.locator(choice.block)}){_holder(key)}"
+
+
+def _holder(key: OpenedKey | None) -> str:
+    """Say whose certificate it is, a CPF masked (ICP-26)."""
+    told = "" if key is None else read_holder(key.certificate).describe()
+    return f"; {told}" if told else ""
 
 
 def _try_formats() -> str:

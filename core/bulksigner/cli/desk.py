@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from bulksigner.boot import Foundation, lay_foundation, open_store
+from bulksigner.boot import Foundation, lay_foundation, open_store, plan_validation
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.redaction import Scrubber
@@ -20,6 +20,7 @@ from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["Desk", "open_database", "open_desk"]
 
@@ -35,6 +36,7 @@ class Desk:
     folders: frozenset[str]
     poll_interval_seconds: float
     scrub: Callable[[str], str]
+    validation: CertificateValidation
 
 
 @contextmanager
@@ -85,6 +87,7 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
             folders=folders,
             poll_interval_seconds=core.pipeline.poll_interval_seconds,
             scrub=scrubber.scrub,
+            validation=plan_validation(foundation),
         )
 
 

@@ -31,10 +31,12 @@ class ProfileWatch:
         open_key: Callable[[KeyReference, OpenedKey], None],
         tell: Callable[[], None],
         poll_interval_seconds: float,
+        also: Callable[[], None] = lambda: None,
     ) -> None:
         """Take the parts; `seen` is the count of saves from before the profiles were read, None if there was none.
 
-        `open_key` makes a key known to the engine before the first job that uses it; `tell` is called after a change.
+        `open_key` makes a key known to the engine before the first job that uses it; `tell` is called after a change,
+        `also` at each look of the thread.
         """
         self._profiles = profiles
         self._opened = opened
@@ -43,6 +45,7 @@ class ProfileWatch:
         self._open_key = open_key
         self._tell = tell
         self._poll_interval_seconds = poll_interval_seconds
+        self._also = also
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_store_away = False
@@ -83,6 +86,7 @@ class ProfileWatch:
         while not self._stopping.wait(self._poll_interval_seconds):
             try:
                 self.step()
+                self._also()
             except Exception:  # noqa: BLE001 - the database may be away, a driver may raise anything; it is asked again
                 if not self._is_store_away:
                     _LOG.exception("Edits of profiles cannot be taken over")

@@ -6,7 +6,7 @@ import datetime
 import functools
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -128,7 +128,7 @@ class AuthorityServer:
                 issuer_name_hash=asked.issuer_name_hash,
                 issuer_key_hash=asked.issuer_key_hash,
                 serial_number=asked.serial_number,
-                algorithm=hashes.SHA1(),  # noqa: S303 - names the issuer, proves nothing
+                algorithm=hashes.SHA1(),
                 cert_status=ocsp.OCSPCertStatus.GOOD if at is None else ocsp.OCSPCertStatus.REVOKED,
                 this_update=now - datetime.timedelta(minutes=1),
                 next_update=now + self.lists_end,
@@ -166,10 +166,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._kit = kit
         super().__init__(*given)
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_GET(self) -> None:
         self._respond(b"")
 
-    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_POST(self) -> None:
         self._respond(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
 
     def log_message(self, *given: Any) -> None:
@@ -178,7 +178,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _respond(self, body: bytes) -> None:
         kit = self._kit
         kit.requests.append(self.path)
-        acts = {"/list.crl": kit.make_list, "/ocsp": lambda: kit.answer(body), "/tsa": lambda: kit.stamp(body)}
+        acts: dict[str, Callable[[], bytes]] = {
+            "/list.crl": kit.make_list,
+            "/ocsp": lambda: kit.answer(body),
+            "/tsa": lambda: kit.stamp(body),
+        }
         act = acts.get(self.path)
         if act is None or self.path in kit.broken:
             self.send_error(404 if act is None else 503)

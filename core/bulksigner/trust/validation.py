@@ -62,10 +62,19 @@ class CertificateValidation:
         self._locks: dict[_Key, threading.Lock] = {}
         self._guard = threading.Lock()
 
+    def prune(self) -> None:
+        """Remove evidence of long ago from the disk."""
+        self._desk.prune()
+
     def known(self, key: OpenedKey, *, require_non_repudiation: bool) -> Verdict | None:
         """Return the verdict that counts now, or None; costs a look into a dictionary."""
         verdict = self._verdicts.get((key.certificate, key.chain, require_non_repudiation))
         return verdict if verdict is not None and self._clock() < verdict.until else None
+
+    def find_refusal(self, key: OpenedKey, *, require_non_repudiation: bool) -> str | None:
+        """Return why the last check of a certificate refused it, or None; nothing is checked for the asking."""
+        verdict = self._verdicts.get((key.certificate, key.chain, require_non_repudiation))
+        return None if verdict is None else verdict.refused
 
     def judge(self, key: OpenedKey, *, require_non_repudiation: bool) -> Verdict:
         """Return the verdict that counts now, checking where there is none; may wait for the network.

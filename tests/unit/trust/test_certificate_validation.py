@@ -166,7 +166,7 @@ def test_old_evidence_leaves_the_disk(trust_bench) -> None:
     judge(trust_bench.validation(), trust_bench.issue())
     (kept,) = trust_bench.cache.iterdir()
     os.utime(kept, (0, 0))
-    trust_bench.validation()._desk.prune()
+    trust_bench.validation().prune()
     assert list(trust_bench.cache.iterdir()) == []
 
 
