@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 
 from bulksigner.contract.errors import TemporaryFailure
+from bulksigner.contract.settings import Secret
 
 __all__ = ["fetch"]
 
@@ -24,6 +25,7 @@ def fetch(
     limit_bytes: int,
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
+    credentials: tuple[str, Secret] | None = None,
 ) -> bytes:
     """Return what an address answers, with `body` to a POST; raises `TemporaryFailure` in words for an operator.
 
@@ -39,6 +41,7 @@ def fetch(
                 follow_redirects=body is None,
                 max_redirects=_REDIRECTIONS,
                 headers={"User-Agent": _AGENT, **(headers or {})},
+                auth=None if credentials is None else (credentials[0], credentials[1].reveal()),
             ) as client,
             client.stream("GET" if body is None else "POST", url, content=body) as response,
         ):
