@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs7
 
 from bulksigner.contract.errors import ConfigurationRefused, Failure
@@ -23,7 +24,7 @@ _LONGEST_FILE_BYTES = 16 << 20
 _ICP_BRASIL = "ICP-Brasil"
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class TrustedCertificate:
     """One certificate of the trust set, DER, and the file it lies in."""
 
@@ -31,15 +32,10 @@ class TrustedCertificate:
     parsed: x509.Certificate
     path: Path
 
-    @property
-    def name(self) -> str:
-        """Return the common name of the holder, or its whole name."""
-        return _common_name(self.parsed.subject)
-
-    @property
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the certificate, as the publishers of roots print it."""
-        return self.parsed.fingerprint(hashes.SHA256()).hex()
+    @functools.cached_property
+    def subject(self) -> bytes:
+        """Return the encoded name of the holder."""
+        return self.parsed.subject.public_bytes()
 
 
 @attrs.frozen
@@ -52,6 +48,17 @@ class TrustSet:
 
     def __bool__(self) -> bool:
         return bool(self.roots)
+
+    def list_above(self, certificates: Iterable[bytes]) -> list[bytes]:
+        """Return the intermediates that may be issuers of some certificates, or of one another above them."""
+        wanted = {_issuer_of(one) for one in certificates}
+        found: dict[bytes, TrustedCertificate] = {}
+        while True:
+            more = [one for one in self.intermediates if one.encoded not in found and one.subject in wanted]
+            if not more:
+                return list(found)
+            found |= {one.encoded: one for one in more}
+            wanted |= {one.parsed.issuer.public_bytes() for one in more}
 
     def describe(self) -> str:
         """Return the value of the banner row `trust set` (OPS-31)."""
@@ -146,8 +153,11 @@ def _is_root(certificate: x509.Certificate) -> bool:
     return True
 
 
-def _common_name(name: x509.Name) -> str:
-    return _first(name, x509.NameOID.COMMON_NAME) or name.rfc4514_string()
+def _issuer_of(certificate: bytes) -> bytes:
+    try:
+        return x509.load_der_x509_certificate(certificate).issuer.public_bytes()
+    except ValueError:
+        return b""
 
 
 def _organization(name: x509.Name) -> str:

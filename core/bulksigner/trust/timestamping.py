@@ -115,7 +115,7 @@ class TimestampClient:
             raise TimestampRefused(
                 f"{service.url}: its time is {ahead.total_seconds():+.0f} s off this host's; one of the clocks is wrong"
             )
-        others = (*stamp.chain, *(one.encoded for one in self._trust.intermediates))
+        others = (*stamp.chain, *self._trust.list_above((stamp.certificate, *stamp.chain)))
         roots = [root.encoded for root in self._trust.roots]
         try:
             build_chain(stamp.certificate, others, roots, moment=stamp.time)

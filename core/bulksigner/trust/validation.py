@@ -97,7 +97,7 @@ class CertificateValidation:
 
     def _check(self, key: OpenedKey, require_non_repudiation: bool) -> Verdict:
         now = self._clock()
-        others = (*key.chain, *(one.encoded for one in self.trust.intermediates))
+        others = (*key.chain, *self.trust.list_above((key.certificate, *key.chain)))
         roots = [root.encoded for root in self.trust.roots]
         try:
             check_usage(key.certificate, require_non_repudiation=require_non_repudiation)
