@@ -23,6 +23,7 @@ __all__ = [
     "add_xml_timestamp",
     "list_cms_unsigned",
     "list_xml_timestamps",
+    "open_cms",
     "stamp_room",
     "stamped_in_cms",
     "stamped_in_xml",
@@ -47,7 +48,7 @@ def stamp_room(token: bytes) -> int:
 
 def stamped_in_cms(cms: bytes) -> bytes:
     """Return what the time stamp of a CMS with one signer covers: its signature value."""
-    signer = _open(cms)[-1]
+    signer = open_cms(cms)[-1]
     value = next(member for member in signer[::-1] if member[0] == 0x04)
     header = 2 if value[1] < 0x80 else 2 + (value[1] & 0x7F)
     return value[header:]
@@ -60,7 +61,7 @@ def add_cms_timestamp(cms: bytes, token: bytes) -> bytes:
 
 def add_cms_unsigned(cms: bytes, oid: str, value: bytes) -> bytes:
     """Return a DER CMS of one signer with one more unsigned attribute; raises `PermanentFailure` for anything else."""
-    outer, signed, signer = _open(cms)
+    outer, signed, signer = open_cms(cms)
     attribute = _attribute(oid, value)
     if signer[-1][0] == _UNSIGNED_TAG:
         unsigned = der.set_of((*_members(signer[-1]), attribute), _UNSIGNED_TAG)
@@ -72,7 +73,7 @@ def add_cms_unsigned(cms: bytes, oid: str, value: bytes) -> bytes:
 
 def list_cms_unsigned(cms: bytes) -> list[tuple[bytes, bytes]]:
     """Return the encoded type and the encoded first value of each unsigned attribute."""
-    last = _open(cms)[-1][-1]
+    last = open_cms(cms)[-1][-1]
     if last[0] != _UNSIGNED_TAG:
         return []
     found = []
@@ -128,8 +129,8 @@ def _attribute(oid: str, value: bytes) -> bytes:
     return der.sequence(der.object_identifier(oid), der.set_of((value,)))
 
 
-def _open(cms: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """Split a CMS down to its one signer: the members of each level."""
+def open_cms(cms: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Split a DER CMS down to its one signer: the members of ContentInfo, SignedData and SignerInfo."""
     try:
         outer = der.members(cms)
         if len(outer) != 2 or outer[0] != _SIGNED_DATA:

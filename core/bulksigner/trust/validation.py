@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -18,6 +18,7 @@ from bulksigner.formats.chain import (
     check_revocation,
     check_usage,
 )
+from bulksigner.formats.long_term import ValidationData
 from bulksigner.observability.redaction import mask_cpf
 from bulksigner.trust.evidence import Evidence, EvidenceDesk
 from bulksigner.trust.roots import TrustSet
@@ -94,6 +95,18 @@ class CertificateValidation:
             self.refused_count += 1
             _LOG.warning("A certificate was refused: %s", verdict.refused)
         return verdict
+
+    def collect(self, certificate: bytes, chain: Iterable[bytes], *, moment: datetime.datetime) -> ValidationData:
+        """Return what proves a certificate later, of a signer or of a time stamp; may wait for the network.
+
+        Raises `ChainRefused` where it is not good at `moment`, or nothing proves that it was not revoked.
+        """
+        given = tuple(chain)
+        roots = [root.encoded for root in self.trust.roots]
+        path = build_chain(certificate, (*given, *self.trust.list_above((certificate, *given))), roots, moment=moment)
+        evidence = self._check_revocation(certificate, path, roots)
+        certificates = (certificate, *(link.issuer for link in path))
+        return ValidationData(certificates, tuple(evidence.lists), tuple(evidence.answers))
 
     def _check(self, key: OpenedKey, require_non_repudiation: bool) -> Verdict:
         now = self._clock()
