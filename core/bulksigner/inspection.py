@@ -32,7 +32,7 @@ from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.opened import explain_no_roots, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
@@ -157,6 +157,9 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
         yield from _seed_rows(foundation, alerts)
         return
     configured = {given.name for given in core.storage.inputs}
+    if not foundation.trust:
+        for failure in explain_no_roots(profile.stored for profile in profiles.all):
+            yield ReadinessRow("trust-set", False, True, failure.line())
     try:
         for profile in profiles.all:
             fault = profile.find_fault(utc_now())

@@ -125,7 +125,7 @@ def next_update(evidence: bytes, *, is_list: bool) -> datetime.datetime | None:
             if response["response_status"].native != "successful":
                 return None
             value = response.response_data["responses"][0]["next_update"].native
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
     return value if isinstance(value, datetime.datetime) else None
 
@@ -140,18 +140,18 @@ def _validate(
     crls: Sequence[bytes] = (),
     ocsps: Sequence[bytes] = (),
 ) -> Iterable[x509.Certificate]:
-    context = ValidationContext(
-        trust_roots=[_load(root) for root in roots],
-        other_certs=[],
-        moment=moment,
-        allow_fetching=False,
-        crls=list(crls),
-        ocsps=list(ocsps),
-        revocation_mode=mode,
-    )
-    validator = CertificateValidator(leaf, [_load(other) for other in others], context)
+    trusted, between = [_load(root) for root in roots], [_load(other) for other in others]
     try:
-        return _run(validator.async_validate_path())
+        context = ValidationContext(
+            trust_roots=trusted,
+            other_certs=[],
+            moment=moment,
+            allow_fetching=False,
+            crls=list(crls),
+            ocsps=list(ocsps),
+            revocation_mode=mode,
+        )
+        return _run(CertificateValidator(leaf, between, context).async_validate_path())
     except RevokedError as error:
         raise ChainRefused(
             ChainProblem.REVOKED,
@@ -184,8 +184,8 @@ def _validate(
         raise ChainRefused(
             ChainProblem.BROKEN_RULE, f"{_describe(_culprit(error, leaf))} breaks a rule: {error.failure_msg}"
         ) from error
-    except (ValueError, TypeError, KeyError) as error:
-        # What the library's readers raise for a certificate, a list or an answer that is damaged inside.
+    except Exception as error:
+        # The library's readers raise nearly anything for a certificate, a list or an answer that is damaged inside.
         raise ChainRefused(ChainProblem.UNREADABLE, f"{_describe(leaf)}, or its evidence, is damaged.") from error
 
 
@@ -222,7 +222,7 @@ def _load(certificate: bytes) -> x509.Certificate:
         loaded = x509.Certificate.load(certificate, strict=True)
         # Parsed lazily otherwise, deep inside the validation.
         loaded.native  # noqa: B018
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ChainRefused(ChainProblem.UNREADABLE, "a certificate of the chain cannot be read.") from error
     return loaded
 

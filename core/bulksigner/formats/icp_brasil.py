@@ -91,10 +91,13 @@ class Holder:
 def read_holder(certificate: bytes) -> Holder:
     """Read the holder out of a DER certificate."""
     try:
-        parsed = x509.load_der_x509_certificate(certificate)
-        extensions = parsed.extensions
-    except ValueError:
+        return _read(x509.load_der_x509_certificate(certificate))
+    except (ValueError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         return Holder(HolderKind.OTHER)
+
+
+def _read(parsed: x509.Certificate) -> Holder:
+    extensions = parsed.extensions
     fields = dict(_read_other_names(extensions))
     cpf = _digits(fields.get(_PERSON, "")[_CPF_COLUMNS], _CPF_LENGTH)
     cpf = cpf or _digits(fields.get(_RESPONSIBLE, "")[_CPF_COLUMNS], _CPF_LENGTH)

@@ -47,9 +47,11 @@ def add_cms_validation_data(cms: bytes, data: ValidationData) -> bytes:
     A CMS with answers of OCSP has version 5 (RFC 5652 5.1).
     """
     outer, signed, _ = open_cms(cms)
-    version, digests, content, *rest = signed
-    signers = rest[-1]
-    held = {part[0]: der.members(part) for part in rest[:-1]}
+    try:
+        version, digests, content, *rest, signers = signed
+        held = {part[0]: der.members(part) for part in rest}
+    except (ValueError, IndexError) as error:
+        raise PermanentFailure("The CMS is damaged, so nothing can be added to it.") from error
     certificates = dict.fromkeys((*held.get(_CERTIFICATES, ()), *data.certificates))
     others = [der.element(0xA1, _OCSP_RESPONSE + answer) for answer in data.answers]
     infos = dict.fromkeys((*held.get(_LISTS, ()), *data.lists, *others))
@@ -102,6 +104,6 @@ def _basic(answer: bytes) -> bytes:
     """Return the BasicOCSPResponse inside an OCSPResponse."""
     try:
         basic: bytes = ocsp.OCSPResponse.load(answer, strict=True).basic_ocsp_response.dump()
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PermanentFailure("An answer about revocation is no OCSP response.") from error
     return basic

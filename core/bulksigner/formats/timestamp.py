@@ -9,7 +9,7 @@ import hmac
 import attrs
 from asn1crypto import algos, cms, tsp
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -64,7 +64,7 @@ def read_response(
         if status not in _GRANTED:
             raise TimestampRefused(f"it answered {status}: {_tell_status(parsed['status'])}")
         token = parsed["time_stamp_token"].dump()
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TimestampRefused("its answer is no time-stamp response") from error
     stamp, info = _read(token)
     if info["nonce"].native != nonce:
@@ -118,7 +118,10 @@ def _read(token: bytes) -> tuple[Timestamp, tsp.TSTInfo]:
         stamp = Timestamp(
             token, moment, info["serial_number"].native, info["policy"].dotted, _encode(certificate), chain
         )
-    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm) as error:
+    except TimestampRefused:
+        raise
+    except Exception as error:
+        # Two readers are at work, and both raise nearly anything for a token that is damaged inside.
         raise TimestampRefused("its token cannot be read") from error
     if not certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc:
         raise TimestampRefused("its token is of a time outside the validity of the service's certificate")

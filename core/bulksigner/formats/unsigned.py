@@ -21,6 +21,7 @@ __all__ = [
     "add_cms_timestamp",
     "add_cms_unsigned",
     "add_xml_timestamp",
+    "encode_timestamp",
     "list_cms_unsigned",
     "list_xml_timestamps",
     "open_cms",
@@ -33,6 +34,7 @@ SIGNATURE_TIMESTAMP = "1.2.840.113549.1.9.16.2.14"
 """The unsigned attribute that holds the time stamp of a signature (RFC 5126 6.1.1)."""
 
 _UNSIGNED_TAG = 0xA1
+_OCTET_STRING = 0x04
 _SIGNED_DATA = der.object_identifier("1.2.840.113549.1.7.2")
 _XADES = "http://uri.etsi.org/01903/v1.3.2#"
 _SPARE_BYTES = 1024
@@ -49,9 +51,16 @@ def stamp_room(token: bytes) -> int:
 def stamped_in_cms(cms: bytes) -> bytes:
     """Return what the time stamp of a CMS with one signer covers: its signature value."""
     signer = open_cms(cms)[-1]
-    value = next(member for member in signer[::-1] if member[0] == 0x04)
+    value = next((member for member in signer[::-1] if member[0] == _OCTET_STRING), None)
+    if value is None:
+        raise PermanentFailure("The CMS has no signature value.")
     header = 2 if value[1] < 0x80 else 2 + (value[1] & 0x7F)
     return value[header:]
+
+
+def encode_timestamp(token: bytes) -> bytes:
+    """Encode the unsigned attributes of a signer that has a time stamp and no others (RFC 5652 5.3)."""
+    return der.set_of((_attribute(SIGNATURE_TIMESTAMP, token),), _UNSIGNED_TAG)
 
 
 def add_cms_timestamp(cms: bytes, token: bytes) -> bytes:

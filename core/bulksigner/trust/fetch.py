@@ -57,5 +57,8 @@ def fetch(
             return bytes(content)
     except httpx.TimeoutException as error:
         raise TemporaryFailure(f"{url} did not answer within {limit_seconds:g} s") from error
+    except (ImportError, ValueError) as error:
+        # What httpx raises for a proxy of the environment that it cannot use.
+        raise TemporaryFailure(f"{url} cannot be asked: {error}") from error
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         raise TemporaryFailure(f"{url} cannot be reached ({type(error).__name__})") from error

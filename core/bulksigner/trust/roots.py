@@ -100,7 +100,7 @@ def _read_folder(key: str, folder: Path | None, failures: list[Failure]) -> Iter
     for path in paths:
         try:
             certificates = _read_file(path)
-        except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        except (OSError, ValueError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
             told = error.strerror if isinstance(error, OSError) else "it holds no certificate as PEM, DER or PKCS #7"
             failures.append(Failure(key, f"holds {path.name}, which cannot be read: {told}.", "Replace or remove it."))
             continue
@@ -156,7 +156,7 @@ def _is_root(certificate: x509.Certificate) -> bool:
 def _issuer_of(certificate: bytes) -> bytes:
     try:
         return x509.load_der_x509_certificate(certificate).issuer.public_bytes()
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return b""
 
 

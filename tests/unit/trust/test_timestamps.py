@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
 import io
@@ -9,7 +10,10 @@ import subprocess
 
 import pytest
 from asn1crypto import cms, tsp
+from asn1crypto import x509 as asn1_x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from pyhanko.sign.validation.generic_cms import async_validate_detached_cms
+from pyhanko_certvalidator import ValidationContext
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import PermanentFailure
@@ -35,6 +39,7 @@ from bulksigner.testing.certificates import KeyKind, make_authority
 from bulksigner.testing.fakes import MemoryKey
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_xml_with_xmlsec1
 from bulksigner.trust.roots import load_trust
+from bulksigner.trust.stamping import SignatureStamps
 from bulksigner.trust.timestamping import TimestampClient, TimestampService, TimestampsFailed
 
 CONTENT = b"what is stamped"
@@ -219,6 +224,56 @@ def test_a_stamped_cms_is_still_valid_and_carries_the_stamp(client, trust_bench,
     path.write_bytes(stamped)
     verdict = verify_cms_with_openssl(path, [issued.chain_der[-1]])
     assert verdict, verdict.output
+
+
+def test_an_addition_has_the_room_it_asked_for(client, trust_bench) -> None:
+    """PAdES-T: room is known before the signature, from one stamp; the attribute is that of a stamped CMS."""
+    stamps = SignatureStamps(client())
+    room = stamps.room
+    assert stamps.room == room
+    assert trust_bench.kit.requests == ["/tsa"]
+    plain = sign(CadesSigner(MemoryKey(trust_bench.kit.authority.issue()), BASELINE_B), CONTENT)
+    attributes = stamps.make(stamped_in_cms(plain))
+    assert len(attributes) <= room
+    _, values = der.members(der.members(attributes)[0])
+    (token,) = der.members(values)
+    assert read_token(token, stamped_in_cms(plain)).token == token
+    signer = cms.ContentInfo.load(add_cms_timestamp(plain, token))["content"]["signer_infos"][0]
+    assert signer["unsigned_attrs"].dump() == attributes
+
+
+def test_room_cannot_be_told_while_no_service_answers(client, trust_bench) -> None:
+    """Nothing is signed that could not be stamped; the next try asks again."""
+    trust_bench.kit.broken.add("/tsa")
+    stamps = SignatureStamps(client())
+    with pytest.raises(TimestampsFailed):
+        stamps.room  # noqa: B018
+    trust_bench.kit.broken.clear()
+    trust_bench.clock.ahead = PENALTY
+    assert stamps.room > 0
+
+
+def test_a_validator_of_others_believes_the_time(client, trust_bench) -> None:
+    """CAdES-T: pyHanko finds signature and stamp valid and trusted."""
+    issued = trust_bench.kit.authority.issue()
+    plain = sign(CadesSigner(MemoryKey(issued), BASELINE_B, detached=True), CONTENT)
+    stamp = client().stamp(stamped_in_cms(plain))
+    signed = cms.ContentInfo.load(add_cms_timestamp(plain, stamp.token))["content"]
+    roots = [asn1_x509.Certificate.load(issued.chain_der[-1])]
+
+    def context() -> ValidationContext:
+        return ValidationContext(trust_roots=roots, allow_fetching=False)
+
+    status = asyncio.run(
+        async_validate_detached_cms(
+            CONTENT, signed, signer_validation_context=context(), ts_validation_context=context()
+        )
+    )
+    assert status.valid, status.pretty_print_details()
+    assert status.trusted, status.pretty_print_details()
+    assert status.timestamp_validity.valid
+    assert status.timestamp_validity.trusted
+    assert status.timestamp_validity.timestamp == stamp.time
 
 
 def test_what_is_no_signature_is_not_stamped() -> None:
