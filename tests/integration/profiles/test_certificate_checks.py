@@ -12,7 +12,6 @@ from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
 from bulksigner.profiles.change import ProfileChange, ProfileRefused
 from bulksigner.profiles.editor import ProfileEditor
-from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.prepared import Prepared
@@ -131,29 +130,13 @@ def test_the_check_is_switched_on_only_where_there_are_roots(make_harness) -> No
     assert "ValidateCertificate false → true" in told[0]
 
 
-def test_the_end_of_a_certificate_is_told_once_at_each_threshold(make_harness, authority) -> None:
-    """BEY-21: 60, 30, 14, 7, 1 days and after the end; not again by another watch; the readiness row has it."""
+def test_the_readiness_row_counts_the_days(make_harness, authority) -> None:
+    """BEY-21: the row stays green while the certificate signs."""
     now = datetime.datetime.now(datetime.UTC)
-    issued = authority.issue(not_after=now + datetime.timedelta(days=20, hours=1))
-    harness = make_harness(issued=issued)
-    service = harness.service
-    assert readiness(harness) == (True, readiness(harness)[1])
-    assert "the certificate ends in 20 day(s)" in readiness(harness)[1]
-    for days_later in (0, 0, 7, 7.5, 15, 19.5, 21):
-        clock = lambda later=days_later: now + datetime.timedelta(days=later)  # noqa: E731
-        ExpiryWatch(service.store, service.profiles, clock).look()
-    found = [facts["thresholdDays"] for _, facts in events(harness, "CertificateExpiring")]
-    assert found == [30, 14, 7, 1]
-    ((message, facts),) = events(harness, "CertificateExpired")
-    assert facts["profile"] == "default"
-    assert "renew it" in message
-
-
-def test_a_certificate_far_from_its_end_is_not_told_of(make_harness) -> None:
-    """BEY-21."""
-    harness = make_harness()
-    ExpiryWatch(harness.service.store, harness.service.profiles, utc_now).look()
-    assert events(harness, "CertificateExpiring") == []
+    harness = make_harness(issued=authority.issue(not_after=now + datetime.timedelta(days=20, hours=1)))
+    is_ok, detail = readiness(harness)
+    assert is_ok
+    assert "the certificate ends in 20 day(s)" in detail
 
 
 def test_a_chain_is_refused_that_needs_a_root_of_somebody_else(make_harness) -> None:
