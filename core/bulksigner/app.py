@@ -50,6 +50,7 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.checking import CertificateRefresh
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.live import ProfileWatch
@@ -202,7 +203,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         open_key=engine.open,
         tell=watchers.look_again,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
-        also=ExpiryWatch(store, profiles, utc_now).look_if_due,
+        also=(ExpiryWatch(store, profiles, utc_now).look_if_due, CertificateRefresh(profiles, validation).begin_if_due),
     )
     owner = new_owner(foundation.variables)
     parts = Parts(

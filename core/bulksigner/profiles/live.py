@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.observability.logs import facts
@@ -31,7 +31,7 @@ class ProfileWatch:
         open_key: Callable[[KeyReference, OpenedKey], None],
         tell: Callable[[], None],
         poll_interval_seconds: float,
-        also: Callable[[], None] = lambda: None,
+        also: Sequence[Callable[[], None]] = (),
     ) -> None:
         """Take the parts; `seen` is the count of saves from before the profiles were read, None if there was none.
 
@@ -86,7 +86,8 @@ class ProfileWatch:
         while not self._stopping.wait(self._poll_interval_seconds):
             try:
                 self.step()
-                self._also()
+                for look in self._also:
+                    look()
             except Exception:  # noqa: BLE001 - the database may be away, a driver may raise anything; it is asked again
                 if not self._is_store_away:
                     _LOG.exception("Edits of profiles cannot be taken over")

@@ -7,10 +7,12 @@ import json
 
 import pytest
 
+from bulksigner.boot import plan_validation
 from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
 from bulksigner.profiles.change import ProfileChange, ProfileRefused
+from bulksigner.profiles.checking import CertificateRefresh
 from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
@@ -68,6 +70,28 @@ def test_a_revoked_certificate_fails_the_job_before_the_key_is_used(make_harness
     is_ok, detail = readiness(harness)
     assert not is_ok
     assert "refused before signing" in detail
+
+
+def test_readiness_knows_before_any_job(make_harness, kit) -> None:
+    """OPS-117: the certificates are checked while nothing is signed, once for as long as the verdict counts."""
+    issued = kit.authority.issue(crl_url=kit.crl_url)
+    harness = make_harness(issued=issued)
+    service = harness.service
+    validation = plan_validation(service.foundation)
+    refresh = CertificateRefresh(service.profiles, validation)
+    refresh.look()
+    refresh.look()
+    assert kit.requests == ["/list.crl"]
+    kit.revoked[issued.certificate.serial_number] = datetime.datetime.now(datetime.UTC)
+    late = CertificateRefresh(service.profiles, service.worker._parts.validation)
+    (harness.root / "revocation").rename(harness.root / "gone")
+    late.begin_if_due()
+    late._thread.join()
+    is_ok, detail = readiness(harness)
+    assert not is_ok
+    assert "was revoked at" in detail
+    late.begin_if_due()
+    assert not late._thread.is_alive()
 
 
 def test_a_profile_that_does_not_ask_signs_unchecked(make_harness, kit) -> None:
