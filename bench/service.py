@@ -48,11 +48,14 @@ def running_service(
         root = Path(place)
         pfx = signing_leaf(kind).write_pfx(root / "leaf.pfx", _PASSWORD)
         (root / "inbox").mkdir()
+        (root / "trust").mkdir()
+        signing_leaf(kind).write_root_pem(root / "trust" / "root.pem")
         service = ServedService(
             root,
             {
                 "Storage:Inputs:0:Name": "inbox",
                 "Storage:Inputs:0:Path": root / "inbox",
+                "Signing:Trust:RootsPath": root / "trust",
                 "Signing:Profiles:0:Name": "default",
                 "Signing:Profiles:0:Certificate:Pfx:Path": pfx,
                 "Signing:Profiles:0:Certificate:Pfx:Password": _PASSWORD,

@@ -14,7 +14,7 @@ import attrs
 
 from bulksigner.backup.before_migration import copy_before_migration
 from bulksigner.backup.desk import BackupDesk, BackupPlan
-from bulksigner.boot import Foundation, new_owner, open_store, product_version
+from bulksigner.boot import Foundation, new_owner, open_store, plan_validation, product_version
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
@@ -53,10 +53,12 @@ from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.checking import CertificateRefresh
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.profiles.opened import ProfileOpener, open_profiles
+from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
@@ -161,7 +163,9 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
-    seeded = seed_profiles(profile_rows, core, sealer, utc_now)
+    seeded = seed_profiles(profile_rows, core, sealer, utc_now, has_roots=bool(foundation.trust))
+    if not foundation.trust and (failures := explain_no_roots(profile_rows.all())):
+        raise ConfigurationRefused(failures)
     foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
     envelope_key = _derive_key(core.encryption, store)
     if envelope_key is not None:
@@ -170,6 +174,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         profile_rows, foundation.registry, sealer, scrubber.register, is_encryption_on=envelope_key is not None
     )
     undo.callback(profiles.close)
+    validation = plan_validation(foundation)
+    validation.prune()
 
     jobs, queue = Jobs(store), Queue(store)
     announcer = Announcer(foundation.plugins.notify)
@@ -207,8 +213,12 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,
-        also=DeletionNews(store, watchers.path_freed).step,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
+        also=(
+            DeletionNews(store, watchers.path_freed).step,
+            ExpiryWatch(store, profiles, utc_now).look_if_due,
+            CertificateRefresh(profiles, validation).begin_if_due,
+        ),
     )
     owner = new_owner(foundation.variables)
     parts = Parts(
@@ -225,6 +235,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         now=utc_now,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
+        validation=validation,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -249,6 +260,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
             worker,
             {f"disk:{volume.folder}": partial(room.look, volume) for volume in volumes},
             foundation.registry,
+            validation,
         ),
         scrubber,
     )

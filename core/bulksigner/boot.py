@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import os
 import socket
@@ -15,7 +16,7 @@ import attrs
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
-from bulksigner.jobs.model import Owner
+from bulksigner.jobs.model import Owner, utc_now
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.manager import PluginSet, discover
 from bulksigner.plugin_system.registry import Registry
@@ -24,8 +25,11 @@ from bulksigner.settings.choices import Installed
 from bulksigner.settings.load import LoadedSettings, check_choices, load
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.variables import HostVariables
+from bulksigner.trust.evidence import EvidenceDesk
+from bulksigner.trust.roots import TrustSet, load_trust
+from bulksigner.trust.validation import CertificateValidation
 
-__all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "product_version"]
+__all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "plan_validation", "product_version"]
 
 
 @attrs.frozen
@@ -38,6 +42,7 @@ class Foundation:
     settings: LoadedSettings
     installed: Installed
     codes: Mapping[str, ErrorCode]
+    trust: TrustSet
 
 
 def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
@@ -62,9 +67,14 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         out_of_use=registry.out_of_use,
     )
     failures = [*check_choices(settings.core, installed), *account]
+    trust = TrustSet()
+    try:
+        trust = load_trust(settings.core.signing.trust)
+    except ConfigurationRefused as refused:
+        failures += refused.failures
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes})
+    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, trust)
 
 
 def open_store(settings: LoadedSettings) -> Store:
@@ -78,6 +88,17 @@ def open_store(settings: LoadedSettings) -> Store:
 def new_owner(variables: HostVariables) -> Owner:
     """Return who claims jobs in this life: the platform's instance or the host, and a fresh incarnation (CLU-20)."""
     return Owner(variables.instance_id or socket.gethostname(), str(uuid.uuid4()))
+
+
+def plan_validation(foundation: Foundation) -> CertificateValidation:
+    """Return the check of certificates as the settings want it; nothing is fetched before it is asked (CFG-92)."""
+    core = foundation.settings.core
+    given = core.signing.trust
+    desk = EvidenceDesk(
+        core.storage.root / "revocation", utc_now, given.offline, given.crls_path, given.fetch_timeout_seconds
+    )
+    recheck = datetime.timedelta(minutes=given.recheck_minutes)
+    return CertificateValidation(foundation.trust, desk, recheck=recheck, clock=utc_now)
 
 
 def product_version() -> str:

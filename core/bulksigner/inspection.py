@@ -29,6 +29,7 @@ from bulksigner.contract.storage import StorageProvider
 from bulksigner.encryption.envelope import open_envelope, write_envelope
 from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.formats import self_test
+from bulksigner.formats.icp_brasil import read_holder
 from bulksigner.health import binding_checks, profile_checks
 from bulksigner.intake.abilities import KnowsRemoval
 from bulksigner.jobs.model import utc_now
@@ -37,7 +38,7 @@ from bulksigner.observability.redaction import Scrubber
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.model import find_invalidity
-from bulksigner.profiles.opened import open_profiles, read_validity
+from bulksigner.profiles.opened import explain_no_roots, open_profiles, read_validity
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
@@ -186,10 +187,13 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
         yield from _seed_rows(foundation, alerts)
         return
     configured = {given.name for given in core.storage.inputs}
+    if not foundation.trust:
+        for failure in explain_no_roots(profile.stored for profile in profiles.all):
+            yield ReadinessRow("trust-set", False, True, failure.line())
     try:
         for profile in profiles.all:
             fault = profile.find_fault(utc_now())
-            detail = fault or f"opens ({profile.locator})"
+            detail = fault or f"opens ({profile.locator}){_holder(profile.key)}"
             row = ReadinessRow(f"signing-profile:{profile.name}", fault is None, False, detail)
             yield row if profile.keyless is None else next(profile_checks(profile)).run()
         for profile in profiles.all:
@@ -210,10 +214,18 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     for seed in seeds:
         yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed))
     facts = [
-        ProfileFacts(seed.name, seed.format, None, verify=seed.verify, enabled=seed.enabled, method=seed.method)
+        ProfileFacts(
+            seed.name,
+            seed.format,
+            None,
+            verify=seed.verify,
+            enabled=seed.enabled,
+            method=seed.method,
+            validate_certificate=bool(core.signing.profiles) and seed.validate_certificate,
+        )
         for seed in seeds
     ]
-    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes))
+    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes), has_roots=bool(foundation.trust))
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 
@@ -224,12 +236,18 @@ def _try_key(foundation: Foundation, seed: ProfileSeed) -> str:
     source = foundation.registry.certificate_source(choice.source)
     with foundation.registry.guard(source):
         key: OpenedKey = source.open(choice.block)
-        certificate = key.certificate
+        certificate, holder = key.certificate, _holder(key)
         key.close()
     fault = find_invalidity(seed.name, *read_validity(certificate), utc_now())
     if fault is not None:
         raise BulkSignerError(fault)
-    return f"opens ({source.locator(choice.block)})"
+    return f"opens ({source.locator(choice.block)}){holder}"
+
+
+def _holder(key: OpenedKey | None) -> str:
+    """Say whose certificate it is, a CPF masked (ICP-26)."""
+    told = "" if key is None else read_holder(key.certificate).describe()
+    return f"; {told}" if told else ""
 
 
 def _try_formats() -> str:

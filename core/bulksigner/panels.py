@@ -63,6 +63,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         plugin_rows=service.foundation.registry.banner_rows,
         encrypts=settings.core.encryption.enabled,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
+        trust_set=service.foundation.trust.describe(),
         retention=_describe_retention(service),
         backup=_describe_backups(settings.core.backup),
         store_status=store_status if service.store.kind is EngineKind.POSTGRESQL else None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from bulksigner.boot import Foundation, lay_foundation, open_store
+from bulksigner.boot import Foundation, lay_foundation, open_store, plan_validation
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.redaction import Scrubber
@@ -21,6 +21,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
 from bulksigner.records.notes import StoredNotes
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["Desk", "open_database", "open_desk"]
 
@@ -36,6 +37,7 @@ class Desk:
     folders: frozenset[str]
     poll_interval_seconds: float
     scrub: Callable[[str], str]
+    validation: CertificateValidation
 
 
 @contextmanager
@@ -80,6 +82,7 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
                 folders,
                 utc_now,
                 scrubber.register,
+                has_roots=bool(foundation.trust),
                 is_encryption_on=core.encryption.enabled,
             ),
             opener=ProfileOpener(foundation.registry, sealer, scrubber.register, core.encryption.enabled),
@@ -87,6 +90,7 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
             folders=folders,
             poll_interval_seconds=core.pipeline.poll_interval_seconds,
             scrub=scrubber.scrub,
+            validation=plan_validation(foundation),
         )
 
 

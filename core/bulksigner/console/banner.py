@@ -50,6 +50,7 @@ class BannerFacts:
     logs: str
     plugins_loaded_count: int
     plugins_failed_count: int
+    trust_set: str
     plugin_rows: Sequence[BannerRow] = ()
     encrypts: bool = False
     pause: Pause | None = None
@@ -92,7 +93,7 @@ def ready_panel(facts: BannerFacts) -> str:
         ("signing engine", facts.signing_engine),
         ("cert source", facts.certificate_source),
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
-        ("trust set", "none (certificate chains are not validated)"),
+        ("trust set", facts.trust_set),
         ("encryption", ENABLED if facts.encrypts else "disabled"),
         *([("retention", facts.retention)] if facts.retention is not None else []),
         *([("backup", facts.backup)] if facts.backup is not None else []),

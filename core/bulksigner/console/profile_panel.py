@@ -11,13 +11,12 @@ import attrs
 from bulksigner.console.banner import framed
 from bulksigner.contract.signing import Format
 from bulksigner.observability.logs import escape
+from bulksigner.profiles.expiry import describe_end
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
 from bulksigner.settings.model import LOCAL_METHOD
 
 __all__ = ["Alert", "ProfileFacts", "find_alerts", "list_folder_warnings", "list_profiles", "profiles_panel"]
-
-_EXPIRY_WARNING = datetime.timedelta(days=60)
 
 
 @attrs.frozen
@@ -37,6 +36,7 @@ class ProfileFacts:
     method: str = LOCAL_METHOD
     keyless: str | None = None
     """Who signs where the profile needs no key (OPS-34)."""
+    validate_certificate: bool = False
 
 
 @attrs.frozen
@@ -68,6 +68,7 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             certificate_not_after=profile.certificate_not_after,
             method=profile.stored.method,
             keyless=profile.keyless,
+            validate_certificate=profile.stored.validate_certificate,
         )
         for profile in profiles.all
     ]
@@ -96,7 +97,7 @@ def _behaviour(profile: ProfileFacts) -> str:
         f"cert={escape(certificate)}",
         f"verify={'on' if profile.verify else 'off'}",
         f"encrypt={'on' if profile.encrypt else 'off'}",
-        "validate-cert=off",
+        f"validate-cert={'on' if profile.validate_certificate and profile.keyless is None else 'off'}",
     ]
     if profile.method != LOCAL_METHOD:
         parts.append(f"method={escape(profile.method)}")
@@ -130,12 +131,11 @@ def _warnings(profile: ProfileFacts, now: datetime.datetime) -> list[str]:
     found = []
     if not profile.verify:
         found.append("verify=off; signed files are not checked before they leave")
-    found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
-    ends_at = profile.certificate_not_after
-    if ends_at is not None and ends_at <= now:
-        found.append(f"the certificate ended at {ends_at:%Y-%m-%dT%H:%M:%SZ}; renew it")
-    elif ends_at is not None and ends_at - now <= _EXPIRY_WARNING:
-        found.append(f"the certificate ends in {(ends_at - now).days} day(s); renew it")
+    if not profile.validate_certificate and profile.keyless is None:
+        found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
+    end = describe_end(profile.certificate_not_after, now)
+    if end is not None:
+        found.append(end)
     if profile.folder is not None and not profile.is_folder_configured:
         found.append(f"bound to the input folder '{profile.folder}', which this host does not configure")
     return found

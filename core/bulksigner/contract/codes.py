@@ -42,6 +42,7 @@ _ROWS = (
     ErrorCode("profile.folder-unknown", None, "This host does not configure the input folder"),
     ErrorCode("profile.folder-taken", None, "Another signing profile has the input folder"),
     ErrorCode("profile.folder-bound", None, "A disabled signing profile cannot keep an input folder"),
+    ErrorCode("profile.no-trust", None, "The profile asks for validation and the host trusts no root"),
     ErrorCode("profile.secret-refused", None, "A secret is too short, or given where none belongs"),
     ErrorCode("profile.secret-unreadable", None, "A stored secret that would be kept does not open"),
     ErrorCode("profile.secrets-key-missing", None, "A secret cannot be stored without its sealing key"),

@@ -29,6 +29,7 @@ from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Act, Store
 from bulksigner.statistics.timings import Spans
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["Inputs", "Parts", "Work"]
 
@@ -74,6 +75,8 @@ class Parts:
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
     count_envelope: Callable[[], None] | None = None
     """Counts an envelope in the act that records it; None where encryption is off (ENC-10)."""
+    validation: CertificateValidation | None = None
+    """Checks the certificates of profiles that ask for it; None where no host trusts any (CFG-92)."""
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 

@@ -119,6 +119,8 @@ class _Drafting:
             preserve_file_extension=seed.preserve_file_extension,
             save_as_pem=seed.save_as_pem,
             encrypt=seed.encrypt,
+            validate_certificate=seed.validate_certificate,
+            require_non_repudiation=seed.require_non_repudiation,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -158,6 +160,8 @@ class _Drafting:
             "PreserveFileExtension": before.preserve_file_extension,
             "SaveAsPem": before.save_as_pem,
             "Encrypt": before.encrypt,
+            "ValidateCertificate": before.validate_certificate,
+            "RequireNonRepudiation": before.require_non_repudiation,
             _SOURCE: before.certificate_source,
         }
         declared = self._declared()

@@ -19,6 +19,8 @@ _FIELDS = {
     "PreserveFileExtension": "preserve_file_extension",
     "SaveAsPem": "save_as_pem",
     "Encrypt": "encrypt",
+    "ValidateCertificate": "validate_certificate",
+    "RequireNonRepudiation": "require_non_repudiation",
     "InputFolder": "input_folder",
 }
 _IN_FORCE = "running services open it within two poll intervals; one that does not open leaves the former in force"

@@ -41,6 +41,8 @@ class StoredProfile:
     damage: str | None = None
     encrypt: bool = False
     """Whether its outputs leave as envelopes (CFG-91)."""
+    validate_certificate: bool = False
+    require_non_repudiation: bool = True
 
 
 class KeyHold:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,7 +21,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
 
-__all__ = ["OpenedProfiles", "ProfileOpener", "open_profiles", "read_validity"]
+__all__ = ["OpenedProfiles", "ProfileOpener", "explain_no_roots", "open_profiles", "read_validity"]
 
 _LOG = logging.getLogger("bulksigner.profiles")
 
@@ -139,6 +139,21 @@ def open_profiles(
         )
     opener = ProfileOpener(registry, sealer, keep_secret, is_encryption_on)
     return OpenedProfiles([opener.open(profile) for profile in stored])
+
+
+def explain_no_roots(profiles: Iterable[StoredProfile]) -> list[Failure]:
+    """Return the refusal of a host that trusts no root, where profiles ask for the check of certificates (CFG-68)."""
+    asking = [profile.name for profile in profiles if profile.validate_certificate and profile.certificate_source]
+    if not asking:
+        return []
+    return [
+        Failure(
+            "Signing:Trust:RootsPath",
+            f"names no root, and these profiles have ValidateCertificate: {', '.join(asking)}.",
+            "Name a folder with the roots to be trusted, or set ValidateCertificate to false: in the settings before "
+            "the first start, later with bulksigner profiles set NAME ValidateCertificate=false.",
+        )
+    ]
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from bulksigner.contract.settings import Secret
 from bulksigner.profiles.deployment import read_fact, record_fact
 from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.opened import explain_no_roots
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
@@ -49,17 +50,23 @@ class _Draft:
 
 
 def seed_profiles(
-    profiles: ProfileStore, core: CoreSettings, sealer: Sealer, clock: Callable[[], datetime.datetime]
+    profiles: ProfileStore,
+    core: CoreSettings,
+    sealer: Sealer,
+    clock: Callable[[], datetime.datetime],
+    *,
+    has_roots: bool = True,
 ) -> SeedReport:
     """Import all profiles and folder bindings in one transaction, or none, when there is no profile yet.
 
-    Raises `ConfigurationRefused` when a secret would have to be sealed without `Signing:ProfileSecretsKey` (CFG-66).
+    Raises `ConfigurationRefused` when a secret would have to be sealed without `Signing:ProfileSecretsKey` (CFG-66), or
+    a certificate checked on a host that trusts no root (CFG-68).
     Of instances that boot together one imports; the others find its rows.
     """
     if profiles.all():
         return report_ignored(core)
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer)
+    _refuse(drafts, core.storage.inputs, sealer, has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     folders = {profile: folder for folder, profile in bound.items()}
     ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
@@ -67,10 +74,10 @@ def seed_profiles(
     return report if _import(profiles, ready, report, clock) else report_ignored(core)
 
 
-def foresee_import(core: CoreSettings, sealer: Sealer) -> SeedReport:
+def foresee_import(core: CoreSettings, sealer: Sealer, *, has_roots: bool = True) -> SeedReport:
     """Say what the first start would import and bind, with nothing stored; refuses what that would (OPS-203)."""
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer)
+    _refuse(drafts, core.storage.inputs, sealer, has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
 
@@ -78,8 +85,13 @@ def foresee_import(core: CoreSettings, sealer: Sealer) -> SeedReport:
 def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
     if core.signing.profiles:
         return [(f"Signing:Profiles[{index}]", seed) for index, seed in enumerate(core.signing.profiles)]
-    # CFG-83: without profiles the single certificate makes one, which goes by extension.
-    single = ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate, encrypt=core.encryption.enabled)
+    # CFG-83: without profiles the single certificate makes one, which goes by extension and is not validated.
+    single = ProfileSeed(
+        name=DEFAULT_NAME,
+        certificate=core.signing.certificate,
+        validate_certificate=False,
+        encrypt=core.encryption.enabled,
+    )
     return [("Signing", single)]
 
 
@@ -100,6 +112,8 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         verify=seed.verify,
         preserve_file_extension=seed.preserve_file_extension,
         save_as_pem=seed.save_as_pem,
+        validate_certificate=seed.validate_certificate,
+        require_non_repudiation=seed.require_non_repudiation,
         certificate_source=choice.source if choice else None,
         certificate_block=plain,
         sealed={},
@@ -110,9 +124,11 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
 
 
-def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer) -> None:
+def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer, has_roots: bool) -> None:
     """Refuse, with everything at once, what the import may not store."""
     failures: list[Failure] = []
+    if not has_roots:
+        failures += explain_no_roots(draft.profile for draft in drafts)
     with_secrets = [draft.profile.name for draft in drafts if draft.secrets]
     if with_secrets and not sealer.has_key:
         failures.append(

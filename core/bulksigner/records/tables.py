@@ -135,6 +135,8 @@ class ProfileRow(_Row):
     verify = peewee.BooleanField()
     preserve_file_extension = peewee.BooleanField()
     save_as_pem = peewee.BooleanField()
+    validate_certificate = peewee.BooleanField()
+    require_non_repudiation = peewee.BooleanField()
     certificate_source = peewee.TextField(null=True)
     certificate_block = peewee.TextField()
     sealed = peewee.TextField()

@@ -18,6 +18,7 @@ from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
+from bulksigner.settings.trust import TrustSettings
 
 __all__ = [
     "DEFAULT_CONNECTION",
@@ -212,6 +213,16 @@ class ProfileSeed:
         is_seed=True,
     )
     verify: bool = option(True, help="Check every signature after it is made.", is_seed=True)
+    validate_certificate: bool = option(
+        True,
+        help="Check chain, validity, key usage and revocation of the certificate before signing.",
+        is_seed=True,
+    )
+    require_non_repudiation: bool = option(
+        True,
+        help="Ask for the key usage nonRepudiation in that check; false for seals that lack it.",
+        is_seed=True,
+    )
     preserve_file_extension: bool = option(
         False, help="Keep the extension of the input in the output's name; `Cades` and `Xades` only.", is_seed=True
     )
@@ -232,6 +243,10 @@ class SigningSettings:
     profile_secrets_key: Secret = option(
         Secret(""), help="Key that seals the secrets of stored profiles.", check=matches_length(32)
     )
+    trust_lacuna_test_root: bool = option(
+        False, help="The spelling of `Signing:Trust:AllowTestRoots` in migrated settings."
+    )
+    trust: TrustSettings = option(TrustSettings())
     engine: EngineChoice = option(
         EngineChoice.AUTO, help="Where signing runs; `Auto` takes processes with several cores and workers."
     )

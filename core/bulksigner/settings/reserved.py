@@ -1,7 +1,7 @@
 """Keys that other builds have and this one has not.
 
-Setting one is refused, never ignored: a file that asks for an approval or a certificate check would otherwise
-be signed unapproved, or signed unchecked. A value that asks for exactly what this
+Setting one is refused, never ignored: a file that asks for an approval would otherwise be signed unapproved.
+A value that asks for exactly what this
 build does anyway is accepted.
 """
 
@@ -57,8 +57,7 @@ _INPUT = "Storage:Inputs[]"
 _PROFILE = "Signing:Profiles[]"
 _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
 _APPROVALS = "approvals"
-_CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
-_AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
+_CNAB240, _REMOTE, _AZURE = "CNAB240 checks", "the Lacuna Signer plugin", "Azure Files storage"
 _PROXY, _OBJECT_STORES = "forwarded headers", "backups to object stores"
 
 
@@ -95,13 +94,6 @@ RESERVED: tuple[Reserved, ...] = (
         remedy="Write Etsi, or remove the key.",
     ),
     Reserved(
-        f"{_PROFILE}:ValidateCertificate",
-        _CHECKS,
-        off="false",
-        problem="asks for the check of chain and revocation before signing, which this build does not have.",
-        remedy="Remove it, or set it to false if signing without that check is acceptable.",
-    ),
-    Reserved(
         f"{_PROFILE}:Approval",
         _APPROVALS,
         problem="asks for approvals, which this build does not have: files would be signed unapproved.",
@@ -109,14 +101,10 @@ RESERVED: tuple[Reserved, ...] = (
     ),
     Reserved(f"{_PROFILE}:CheckCNAB240", _CNAB240, off="false"),
     Reserved(f"{_PROFILE}:CheckCnab240PaymentDates", _CNAB240, off="false"),
-    Reserved(f"{_PROFILE}:RequireNonRepudiation", _CHECKS, off="false"),
     Reserved(f"{_PROFILE}:Xml", "XML signature flavours"),
     Reserved(f"{_PROFILE}:CrossCheck", "cross-checks by second engines"),
     Reserved(f"{_PROFILE}:Signer", _REMOTE),
     Reserved(f"{_PROFILE}:SignerFolder", _REMOTE),
-    Reserved("Signing:TrustLacunaTestRoot", _TRUST, off="false"),
-    Reserved("Signing:Trust:AllowTestRoots", _TRUST, off="false"),
-    Reserved("Signing:Trust", _TRUST),
     Reserved("Signing:Policies", "signature policies"),
     Reserved("Hosting:RequireHttps", "in-process HTTPS", off="false"),
     Reserved("Hosting:Tls", "in-process HTTPS"),

@@ -111,7 +111,7 @@ def started(run, made, environment):
 def test_profiles_are_listed_and_shown_without_their_secrets(run, started):
     """SEC-51, API-73: of a secret only that it is there."""
     assert (
-        "default  enabled · auto · cert=Pfx · verify=on · encrypt=off · folder=inbox"
+        "default  enabled · auto · cert=Pfx · verify=on · encrypt=off · validate-cert=off · folder=inbox"
         in run("profiles", "list", folder=started).out
     )
     listed = json.loads(run("profiles", "list", "--json", folder=started).out)
@@ -176,7 +176,7 @@ def test_a_certificate_is_tried_without_a_signature(run, started, tmp_path):
     assert opens.code == 0, opens.out + opens.err
     assert opens.out.startswith("ok    Profile 'default': the certificate opens")
     assert {line.split()[0] for line in opens.out.splitlines()[1:]} == {
-        "source", "subject", "issuer", "serial", "thumbprint", "valid", "chain"
+        "source", "subject", "holder", "issuer", "serial", "thumbprint", "valid", "chain", "trust"
     }  # fmt: skip
     assert (
         run("profiles", "set", "default", f"Certificate:Pfx:Path={tmp_path / 'nowhere.pfx'}", folder=started).code == 0
@@ -185,6 +185,26 @@ def test_a_certificate_is_tried_without_a_signature(run, started, tmp_path):
     assert fails.code == 1
     assert fails.out.startswith("FAIL  Profile 'default': PFX file")
     assert "Password" not in fails.out
+
+
+def test_the_check_before_signing_is_made_by_hand(run, started):
+    """CFG-68, CFG-92, OPS-207: only where there are roots; the reason when the chain leads elsewhere; `check` warns."""
+    switch_on = ("profiles", "set", "default", "ValidateCertificate=true")
+    refused = run(*switch_on, folder=started)
+    assert refused.code == 1
+    assert "[profile.no-trust]" in refused.err
+    root = started / "trust" / "root.pem"
+    make_authority("De ninguem").issue().write_root_pem(root)
+    assert run(*switch_on, folder=started).code == 0
+    fails = run("profiles", "test", "default", folder=started)
+    assert fails.code == 1
+    assert "leads to no trusted root" in fails.out
+    root.unlink()
+    checked = run("check", folder=started)
+    assert checked.code != 0
+    assert "trust-set" in checked.out
+    make_authority().issue().write_root_pem(root)
+    assert run("profiles", "test", "default", folder=started).code == 0
 
 
 def test_stored_secrets_are_tried_by_profile_and_field(run, started):

@@ -78,7 +78,8 @@ def test_an_edit_comes_back_as_it_was_saved(store: Store, editor_of: Any) -> Non
     """CFG-85: columns and the count of saves survive either engine."""
     profiles = put(store, "a")
     saves = profiles.saves()
-    change = ProfileChange({"SaveAsPem": "true", "Verify": "false", "Method": "Local"}, folder="in")
+    keys = {"SaveAsPem": "true", "Verify": "false", "ValidateCertificate": "true", "RequireNonRepudiation": "false"}
+    change = ProfileChange(keys, folder="in")
     saved = editor_of(store).edit("A", change, by="operator").profile
     assert profiles.all() == [saved]
     assert profiles.by_folder("in") == saved

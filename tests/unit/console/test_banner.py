@@ -29,6 +29,7 @@ FACTS = BannerFacts(
     logs="stdout, Information",
     plugins_loaded_count=2,
     plugins_failed_count=0,
+    trust_set="ICP-Brasil, 2 roots",
 )
 
 
@@ -49,7 +50,7 @@ operational store = SQLite (/var/lib/bulksigner/db/bulksigner.db)
 signing engine    = pyHanko 0.30, cryptography 46
 cert source       = Pkcs11 (module=/usr/lib/softhsm.so)
 signing policy    = PAdES + CAdES + XAdES baseline (B-B), no national policy
-trust set         = none (certificate chains are not validated)
+trust set         = ICP-Brasil, 2 roots
 encryption        = disabled
 plugins           = 2 loaded, 0 failed
 logs              = stdout, Information

@@ -46,18 +46,18 @@ def test_the_value_that_changes_nothing_is_accepted(pfx_host, row) -> None:
 
 @pytest.mark.parametrize("syntax", ["toml", "json", "yaml"])
 def test_files_cannot_ask_for_what_is_not_there(pfx_host, syntax) -> None:
-    """CFG-92, CFG-101: each sentence says what would have gone wrong."""
+    """CFG-95, CFG-101: each sentence says what would have gone wrong."""
     text = {
-        "toml": "[[signing.profiles]]\nNAME='p'\nformat='cades'\nvalidateCertificate=true\n"
+        "toml": "[[signing.profiles]]\nNAME='p'\nformat='cades'\ncheckCnab240=true\n"
         "approval.approvers=[{name='x'}]\ncertificate.pfx.path='/p'\n",
-        "json": '{"Signing:Profiles": [{"Name": "p", "Format": "Cades", "ValidateCertificate": "true",'
+        "json": '{"Signing:Profiles": [{"Name": "p", "Format": "Cades", "CheckCNAB240": true,'
         '"Approval:Approvers": [{"Name": "x"}], "Certificate:Pfx:Path": "/p"}]}',
-        "yaml": "Signing: {Profiles: [{Name: p, Format: Cades, ValidateCertificate: true, "
+        "yaml": "Signing: {Profiles: [{Name: p, Format: Cades, CheckCNAB240: true, "
         "Approval: {Approvers: [{Name: x}]}, Certificate: {Pfx: {Path: /p}}}]}",
     }[syntax]
     pfx_host.write(f"settings.{syntax}", text)
     refused = pfx_host.refuse()
-    assert "revocation" in refused["Signing:Profiles[0]:ValidateCertificate"].problem
+    assert "CNAB240 checks" in refused["Signing:Profiles[0]:CheckCNAB240"].problem
     (approval,) = [failure for key, failure in refused.items() if ":Approval" in key]
     assert "unapproved" in approval.problem
     assert len(refused) == 2

@@ -5,12 +5,15 @@ from __future__ import annotations
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
+from bulksigner.pipeline.conductor import apart
 from bulksigner.pipeline.spans import SIGNING
 from bulksigner.pipeline.steps.verify import begin_check
 from bulksigner.pipeline.tasks import SignTask
 from bulksigner.pipeline.work import Work
 
 __all__ = ["mark", "sign"]
+
+NO_TRUST = "The profile asks for the check of its certificate, and nothing here does it (Signing:Trust)."
 
 
 async def mark(work: Work) -> None:
@@ -24,6 +27,8 @@ async def mark(work: Work) -> None:
     reason = work.opened.outside_validity(now)
     if reason is not None:
         raise StepFailed(reason, code="sign.certificate-invalid")
+    if work.opened.stored.validate_certificate:
+        await _validate(work)
     fingerprint = work.staged_fingerprint
     task = SignTask(
         job_id=work.job.id,
@@ -50,6 +55,25 @@ async def mark(work: Work) -> None:
         )
     )
     work.task = task
+
+
+async def _validate(work: Work) -> None:
+    """Refuse a certificate that may not be used now; a verdict that still counts costs nothing (CFG-92)."""
+    key, validation = work.opened.key, work.parts.validation
+    if key is None:
+        # A method that needs no key of ours has no certificate to look at.
+        return
+    if validation is None:
+        raise StepFailed(NO_TRUST, code="sign.certificate-invalid")
+    asked = work.opened.stored.require_non_repudiation
+    verdict = validation.known(key, require_non_repudiation=asked)
+    if verdict is None:
+        verdict = await apart(lambda: validation.judge(key, require_non_repudiation=asked))
+    if verdict.refused is not None:
+        raise StepFailed(
+            f"The certificate of signing profile '{work.opened.name}' was refused: {verdict.refused}",
+            code="sign.certificate-invalid",
+        )
 
 
 async def sign(work: Work) -> None:
