@@ -65,8 +65,8 @@ def test_files_cannot_ask_for_what_is_not_there(pfx_host, syntax) -> None:
 
 def test_a_section_in_the_wrong_shape_is_refused_too(host) -> None:
     """CFG-16: `Cluster = "on"` asks for a cluster as well."""
-    host.write("settings.toml", 'Cluster = "on"\n[[Signing.Profiles]]\nValidateCertificate = {Enabled = true}\n')
-    assert {"Cluster", "Signing:Profiles[0]:ValidateCertificate:Enabled"} <= set(host.refuse())
+    host.write("settings.toml", 'Cluster = "on"\n[[Signing.Profiles]]\nCheckCNAB240 = {Enabled = true}\n')
+    assert {"Cluster", "Signing:Profiles[0]:CheckCNAB240:Enabled"} <= set(host.refuse())
 
 
 def test_nulls_ask_for_nothing(host) -> None:
