@@ -38,8 +38,10 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.life import Service
+from bulksigner.metering import core_gauges, count_change
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.operations.service import assemble
@@ -80,12 +82,14 @@ log = logging.getLogger(__name__)
 
 @attrs.define
 class Announcer:
-    """What follows the commit of a job's change: plugins hear of it, and the folder's watcher when a job ended."""
+    """What follows the commit of a job's change: it is counted, and plugins and the folder's watcher hear of it."""
 
+    metrics: Metrics
     notify: Callable[[str, object], None]
     watchers: FolderWatchers | None = None
 
     def __call__(self, changed: Changed) -> None:
+        count_change(self.metrics, changed)
         self.notify("bulksigner_job_changed", changed.change)
         if changed.job.status in TERMINAL and self.watchers is not None:
             self.watchers.job_ended(changed.job.original_path)
@@ -161,7 +165,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     undo.callback(profiles.close)
 
     jobs, queue = Jobs(store), Queue(store)
-    announcer = Announcer(foundation.plugins.notify)
+    metrics = Metrics()
+    announcer = Announcer(metrics, foundation.plugins.notify)
     swept = sweep(jobs, roots)
     for changed in swept.interrupted:
         announcer(changed)
@@ -212,6 +217,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
+        metrics=metrics,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -253,7 +259,11 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         clock=utc_now,
         also_when_cleared=(partial(reset_statistics, store),),
+        metrics=metrics,
     )
+    backups = _plan_backups(core.backup, store, scrubber, metrics)
+    retention = _plan_retention(core.retention, store, roots, pause, metrics)
+    metrics.read_with(core_gauges(store, jobs, pause, profiles, volumes, backups, has_retention=retention is not None))
     return Service(
         foundation=foundation,
         owner=owner,
@@ -274,8 +284,9 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
-        backups=_plan_backups(core.backup, store, scrubber),
-        retention=_plan_retention(core.retention, store, roots, pause),
+        backups=backups,
+        retention=retention,
+        metrics=metrics,
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -289,19 +300,21 @@ def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
     return record
 
 
-def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> BackupDesk | None:
+def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber, metrics: Metrics) -> BackupDesk | None:
     if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
         return None
     interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
     plan = BackupPlan(given.disk.path, interval, given.retain_count)
-    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub, metrics=metrics)
 
 
-def _plan_retention(given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag) -> RetentionDesk | None:
+def _plan_retention(
+    given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag, metrics: Metrics
+) -> RetentionDesk | None:
     policy = Policy.of(given)
     if policy is None:
         return None
-    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused))
+    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused, metrics=metrics))
 
 
 def _tell_settings(foundation: Foundation) -> None:

@@ -58,6 +58,8 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         poll_interval=datetime.timedelta(seconds=settings.core.pipeline.poll_interval_seconds),
         version=product_version(),
         logs=_describe_logs(settings.core.logging),
+        ready_needs_key=settings.core.readiness.require_api_key,
+        metrics_need_key=settings.core.metrics.require_api_key,
         plugins_loaded_count=sum(row.state is PluginState.LOADED for row in rows),
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,

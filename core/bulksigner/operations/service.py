@@ -15,6 +15,7 @@ from bulksigner.jobs.model import Changed
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.operations.clear import Clearing
 from bulksigner.operations.deletion import Deletion
 from bulksigner.operations.leftovers import Leftovers
@@ -67,6 +68,7 @@ def assemble(
     scrub: Callable[[str], str],
     clock: Callable[[], datetime.datetime],
     also_when_cleared: Sequence[Callable[[datetime.datetime], None]] = (),
+    metrics: Metrics | None = None,
 ) -> Operations:
     """Return the actions.
 
@@ -91,6 +93,6 @@ def assemble(
         operator=operator,
         deletion=Deletion(jobs, operator, removal, leftovers, reasons, free_path, gate),
         clearing=Clearing(removal, leftovers, clock, also_when_cleared),
-        pausing=Pausing(pause, reasons, queue.wake.set),
+        pausing=Pausing(pause, reasons, queue.wake.set, metrics),
         rescanning=Rescanning(rescanner, store, clock),
     )

@@ -20,6 +20,7 @@ from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
@@ -71,6 +72,7 @@ class Parts:
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
     record_timings: Callable[[Job, Spans], None] | None = None
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
+    metrics: Metrics = attrs.field(factory=Metrics)
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 

@@ -35,9 +35,11 @@ __all__ = [
     "InputFolder",
     "LogLevel",
     "LoggingSettings",
+    "MetricsSettings",
     "PadesFilter",
     "PipelineSettings",
     "ProfileSeed",
+    "ReadinessSettings",
     "SigningSettings",
     "StatisticsSettings",
     "StorageSettings",
@@ -331,6 +333,22 @@ class StatisticsSettings:
 
 
 @attrs.frozen
+class MetricsSettings:
+    """`Metrics`."""
+
+    require_api_key: bool = option(True, help="Give metrics only to who has the API key.")
+
+
+@attrs.frozen
+class ReadinessSettings:
+    """`Readiness`."""
+
+    require_api_key: bool = option(
+        False, help="Give the verdict only to who has the API key; probes of platforms send none."
+    )
+
+
+@attrs.frozen
 class CoreSettings:
     """Every section of the core, bound and resolved.
 
@@ -348,6 +366,8 @@ class CoreSettings:
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
+    metrics: MetricsSettings = option()
+    readiness: ReadinessSettings = option()
     backup: BackupSettings = option()
     retention: RetentionSettings = option()
     database_location: Path | Secret = Path()

@@ -47,9 +47,11 @@ class _Resource:
 
 
 def _responder(route: Route, services: WebServices, guard: ApiKeyGuard) -> Responder:
+    policy = services.policies.get(route.path, route.policy)
+
     def respond(request: falcon.Request, response: falcon.Response, **parameters: str) -> None:
         request.context.statuses = route.codes
-        request.context.person = guard.admit(route.policy, request)
+        request.context.person = guard.admit(policy, request)
         limit = route.max_body_bytes
         if limit is not None and (request.content_length or 0) > limit:
             raise InvalidRequest("Content-Length", f"must be at most {limit}")

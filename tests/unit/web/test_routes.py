@@ -29,6 +29,7 @@ def test_the_routes_of_this_build() -> None:
         "GET /api/health": "Anonymous",
         "GET /api/ready": "Anonymous",
         "GET /api/ready/details": "Operator",
+        "GET /api/metrics": "Operator",
         "POST /api/files": "Operator",
         "GET /api/jobs": "Operator",
         "GET /api/jobs/{id}": "Operator",
