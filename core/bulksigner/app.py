@@ -256,6 +256,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         pause=pause,
         announce=announcer,
         free_path=watchers.path_freed,
+        watcher_statuses=watchers.statuses,
         scrub=scrubber.scrub,
         clock=utc_now,
         also_when_cleared=(partial(reset_statistics, store),),

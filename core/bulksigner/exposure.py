@@ -75,6 +75,7 @@ def expose(service: Service) -> WebServices:
         codes=service.foundation.codes,
         backups=service.backups,
         retention=service.retention,
+        list_folders=operations.folder_list.look,
         metrics=service.metrics,
         policies={
             "/api/metrics": Policy.OPERATOR if core.metrics.require_api_key else Policy.ANONYMOUS,

@@ -154,6 +154,7 @@ ROUTES = (
         _codes(),
         "The types of which there are events",
     ),
+    Route("GET", "/api/folders", Policy.OPERATOR, folders.list_all, 200, _codes(), "Input folders and how they fare"),
     Route(
         "POST",
         "/api/rescan",

@@ -42,6 +42,7 @@ def test_the_routes_of_this_build() -> None:
         "POST /api/pipeline/resume": "Operator",
         "GET /api/events": "Operator",
         "GET /api/events/types": "Operator",
+        "GET /api/folders": "Operator",
         "POST /api/rescan": "Operator",
         "POST /api/cleanup": "Operator",
         "GET /api/backup": "Operator",
