@@ -43,7 +43,6 @@ from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
-from bulksigner.observability.redaction import Scrubber
 from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
@@ -125,6 +124,7 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
         try:
             service = _assemble(foundation, undo, copies_before_migration)
         except BulkSignerError as error:
+            error.message = foundation.scrubber.scrub(error.message)
             # Into the log file as well, where an operator looks when the terminal is gone (OPS-19).
             log.critical("Not started: %s", error.message)
             raise
@@ -134,7 +134,7 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
 
 def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: bool) -> Service:
     settings, core = foundation.settings, foundation.settings.core
-    scrubber = Scrubber(settings.secrets)
+    scrubber = foundation.scrubber
     sinks = _choose_sinks(core.logging.file)
     if sinks.files is not None:
         prepare_log_files(sinks.files)
@@ -147,6 +147,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     undo.callback(lock.release)
     roots.prepare()
     store = open_store(settings)
+    store.redaction = scrubber
     undo.callback(store.close)
     # Before anything is changed: another service may be at work on this database from another data directory.
     database_lock = hold_database(store)
@@ -262,7 +263,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         also_when_cleared=(partial(reset_statistics, store),),
         metrics=metrics,
     )
-    backups = _plan_backups(core.backup, store, scrubber, metrics)
+    backups = _plan_backups(core.backup, store, scrubber.scrub, metrics)
     retention = _plan_retention(core.retention, store, roots, pause, metrics)
     metrics.read_with(core_gauges(store, jobs, pause, profiles, volumes, backups, has_retention=retention is not None))
     return Service(
@@ -301,12 +302,14 @@ def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
     return record
 
 
-def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber, metrics: Metrics) -> BackupDesk | None:
+def _plan_backups(
+    given: BackupSettings, store: Store, scrub: Callable[[str], str], metrics: Metrics
+) -> BackupDesk | None:
     if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
         return None
     interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
     plan = BackupPlan(given.disk.path, interval, given.retain_count)
-    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub, metrics=metrics)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrub, metrics=metrics)
 
 
 def _plan_retention(

@@ -75,6 +75,7 @@ def expose(service: Service) -> WebServices:
         codes=service.foundation.codes,
         backups=service.backups,
         retention=service.retention,
+        scrub=service.foundation.scrubber.scrub,
         list_folders=operations.folder_list.look,
         metrics=service.metrics,
         policies={

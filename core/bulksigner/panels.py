@@ -29,8 +29,9 @@ def show(service: Service, listen: Sequence[str]) -> None:
     """Print the ready panel and the profile panel, and log what an operator must see."""
     profiles = list_profiles(service.profiles, {opened.name for opened in service.folders})
     alerts = find_alerts(profiles, now=utc_now(), folder_warnings=list_folder_warnings(service.seeded))
-    print(banner.ready_panel(_facts(service, listen)))
-    print(profiles_panel(profiles, alerts), flush=True)
+    scrub = service.foundation.scrubber.scrub
+    print(scrub(banner.ready_panel(_facts(service, listen))))
+    print(scrub(profiles_panel(profiles, alerts)), flush=True)
     for alert in alerts:
         log.log(alert.level, "%s", alert.text)
 

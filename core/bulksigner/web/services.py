@@ -157,6 +157,7 @@ class WebServices:
     """None where backups are off, or `backups_supported` is false because the database is a server's."""
     backups_supported: bool = True
     retention: RetentionDesk | None = None
+    scrub: Callable[[str], str] = str
     list_folders: Callable[[], Sequence[FolderView]] = list
     metrics: Metrics = attrs.field(factory=Metrics)
     policies: Mapping[str, Policy] = attrs.field(factory=dict)
