@@ -141,7 +141,9 @@ class Problems:
         response.status = problem.status
         response.stream = None
         response.content_type = "application/problem+json"
-        response.data = dump_json(problem.document(ids, instance=request.path, is_verbose=self._is_verbose))
+        response.data = dump_json(
+            problem.document(ids, instance=self._scrub(request.path), is_verbose=self._is_verbose)
+        )
 
 
 def answer_before_app(status: int, reason: str) -> tuple[str, list[tuple[str, str]], bytes]:
