@@ -14,6 +14,7 @@ from bench.finished import run_finished
 from bench.floors import run_floors
 from bench.journal import run_journal
 from bench.latency import run_latency
+from bench.load import run_load
 from bench.measure import Result
 from bench.uploads import run_api
 
@@ -31,4 +32,5 @@ LINES: Mapping[str, Line] = {
     "journal": run_journal,
     "finished": run_finished,
     "api": run_api,
+    "load": run_load,
 }

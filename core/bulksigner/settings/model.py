@@ -300,7 +300,9 @@ class UploadSettings:
 class HostingSettings:
     """`Hosting`."""
 
-    threads: int = option(8, help="Threads that answer HTTP.", check=between(1, 64))
+    threads: int = option(
+        8, help="Threads that answer HTTP, uploads at most three in four; health has its own.", check=between(1, 64)
+    )
 
 
 @attrs.frozen
