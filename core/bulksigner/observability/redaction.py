@@ -33,6 +33,7 @@ _SENSITIVE = (
     "cpf",
 )
 _ESCAPE = re.compile("%[0-9A-F]{2}")
+_CREDENTIALS = re.compile(r"://|password|pwd", re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EMAIL = re.compile(r"([\w.+-])[\w.+-]*@((?:[\w-]+\.)*[\w-]+)")
 _CPF = re.compile(r"(?<!\d)\d{3}\.?\d{3}\.?\d{3}-?(\d{2})(?!\d)")
@@ -87,10 +88,13 @@ def _mask_links(text: str) -> str:
 def list_environment_secrets(environ: Mapping[str, str]) -> Iterator[Secret]:
     """Yield the values of variables whose name says that they are secret, such as a PIN or a database's password.
 
-    A value that is the path of something that is there names a secret, and is none.
+    A value that is the path of something that is there names a secret, and is none; nor is a connection string that
+    names a file, which every line about that file would lose.
     """
     for name, value in environ.items():
-        if is_sensitive(name) and not (value.startswith("/") and _is_there(value)):
+        if not is_sensitive(name) or (value.startswith("/") and _is_there(value)):
+            continue
+        if "connectionstring" not in name.lower().replace("_", "") or _CREDENTIALS.search(value):
             yield Secret(value)
 
 

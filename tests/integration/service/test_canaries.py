@@ -274,6 +274,7 @@ def texts_of(database: Path) -> Iterator[tuple[str, str]]:
                 yield from ((f"table {table}", value) for value in row if isinstance(value, str))
 
 
+@pytest.mark.slow
 def test_no_secret_shows_whatever_goes_wrong(aviary: Aviary, service: ServedService, tmp_path: Path) -> None:
     """SEC-51, SEC-55 to SEC-60: logs, console, events, answers, database, metrics, command lines, files, core files."""
     service.start(wait=False)

@@ -50,3 +50,27 @@ def test_nothing_that_escapes_shows_a_secret() -> None:
     assert "connecting with *** in finaliser" in ended.stdout
     assert "Traceback" in ended.stderr
     assert "RuntimeError: connecting with *** in main" in ended.stderr
+
+
+WORKER = f"""
+from bulksigner.contract.settings import Secret
+from bulksigner.pipeline.engine_worker import WorkerBoot, run
+
+
+class Names(frozenset):
+    def __contains__(self, name):
+        raise RuntimeError("opening with " + "{SECRET[:8]}" + "{SECRET[8:]}")
+
+
+run(None, WorkerBoot(Names(), None, secrets=(Secret("{SECRET[:8]}" + "{SECRET[8:]}"),)))
+"""
+
+
+def test_a_signing_worker_that_cannot_start_tells_why_without_secrets() -> None:
+    """SEC-57, SEC-60: the process would print the error as it is; it goes to the log, and the code says that it died."""
+    ended = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert SECRET not in ended.stdout + ended.stderr
+    assert "[FTL] A signing worker process ends with an error that nobody expected" in ended.stdout
+    assert "opening with ***" in ended.stdout
+    assert "Traceback" not in ended.stderr

@@ -148,7 +148,10 @@ def test_variables_that_are_named_like_secrets(tmp_path: Path) -> None:
         "TOKEN_FILE": str(tmp_path / "token"),
         "API_TOKEN": "/starts like a path",
         "PATH": "/usr/bin",
+        "ConnectionStrings__Default": "Data Source=/data/db/bulksigner.db",
+        "OTHER_CONNECTION_STRING": "/data/db/new.db",
+        "CONNECTION_STRING": "postgresql://u:p@h/d",
         "MAPPING": "x",
     }
     found = [secret.reveal() for secret in list_environment_secrets(environ)]
-    assert found == ["pin of a token", "of the database", "/starts like a path"]
+    assert found == ["pin of a token", "of the database", "/starts like a path", "postgresql://u:p@h/d"]
