@@ -67,7 +67,7 @@ run(None, WorkerBoot(Names(), None, secrets=(Secret("{SECRET[:8]}" + "{SECRET[8:
 
 
 def test_a_signing_worker_that_cannot_start_tells_why_without_secrets() -> None:
-    """SEC-57, SEC-60: the process would print the error as it is; it goes to the log, and the code says that it died."""
+    """SEC-57, SEC-60: the process would print the error as it is; it goes to the log instead."""
     ended = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1, ended.stderr
     assert SECRET not in ended.stdout + ended.stderr
