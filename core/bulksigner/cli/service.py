@@ -16,6 +16,7 @@ from bulksigner import panels
 from bulksigner.app import build
 from bulksigner.boot import lay_foundation, product_version
 from bulksigner.console.banner import name_banner
+from bulksigner.contract.errors import BulkSignerError
 from bulksigner.exposure import expose
 from bulksigner.inspection import inspect
 from bulksigner.life import Service
@@ -55,8 +56,10 @@ def serve(scrubber: Scrubber, *, copies_before_migration: bool = True) -> int:
         service.record_start()
         panels.show(service, server.addresses)
         _wait(stopping)
+    except BulkSignerError:
+        raise
     except Exception:
-        # Here, as the log is closed when the interpreter tells of it (OPS-25).
+        # Here, as the log is closed when the command tells of it (OPS-25).
         log.critical("The service ends with an error that nobody expected", exc_info=True)
         raise
     finally:

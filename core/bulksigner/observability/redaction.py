@@ -37,6 +37,8 @@ _CREDENTIALS = re.compile(r"://|password|pwd", re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EMAIL = re.compile(r"([\w.+-])[\w.+-]*@((?:[\w-]+\.)*[\w-]+)")
 _CPF = re.compile(r"(?<!\d)\d{3}\.?\d{3}\.?\d{3}-?(\d{2})(?!\d)")
+# Ids and digests first, whose digits are nobody's.
+_ID_OR_CPF = re.compile(rf"[0-9a-f-]{{32,}}|{_CPF.pattern}")
 _LINK = re.compile(r"(/approvals/link/)[^/?\s\"']+|(/approvals/cloud/return\?)[^\s\"']+")
 
 
@@ -64,7 +66,12 @@ def mask_cpf(text: str) -> str:
 
 def _mask_real_cpf(text: str) -> str:
     """Reduce what is a CPF by its form or by its check digits; eleven digits of another kind are left."""
-    return _CPF.sub(lambda match: mask_cpf(match[0]) if "." in match[0] or _is_cpf(match[0]) else match[0], text)
+
+    def mask(match: re.Match[str]) -> str:
+        is_cpf = match[1] is not None and ("." in match[0] or _is_cpf(match[0]))
+        return mask_cpf(match[0]) if is_cpf else match[0]
+
+    return _ID_OR_CPF.sub(mask, text)
 
 
 def _is_cpf(text: str) -> bool:

@@ -104,6 +104,8 @@ def test_a_stored_message_has_no_cpf_either() -> None:
     scrubber = Scrubber([SECRET])
     cleaned = scrubber.clean_text(f"{SECRET} of 529.982.247-25 and 52998224725, a@b.br, not 12345678901 or 11111111111")
     assert cleaned == "*** of ***.***.***-25 and ***.***.***-25, a***@b.br, not 12345678901 or 11111111111"
+    job = "0f8fad5b-d9cb-469f-a165-a52998224725"
+    assert scrubber.clean_text(f"Retry of {job}") == f"Retry of {job}"
     assert scrubber.clean_text("CNPJ 11.222.333/0001-81 stays") == "CNPJ 11.222.333/0001-81 stays"
 
 
