@@ -26,6 +26,7 @@ from bulksigner.plugin_system.manager import discover
 from bulksigner.settings.schema import CollectedSchema, KeyRow
 from bulksigner.testing.certificates import Authority
 from bulksigner.testing.files import pdf_file
+from bulksigner.testing.postgres import PostgresServer
 from bulksigner.testing.served import ServedService
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
@@ -406,6 +407,33 @@ def test_no_secret_shows_when_the_database_is_away(aviary: Aviary, tmp_path: Pat
     assert aviary.run(service, "check") in (1, 78)
     assert aviary.run(service, "serve") in (75, 78)
     assert "database" in aviary.seen[-1][1].decode().lower()
+    assert aviary.findings() == []
+
+
+def test_no_secret_shows_when_a_running_service_loses_its_database(
+    aviary: Aviary, service: ServedService, postgres_server: PostgresServer
+) -> None:
+    """OPS-156, SEC-60: connections break, then the database itself is gone; what fails meanwhile tells no password."""
+    password = urllib.parse.quote(aviary.hatch("the password of the database"), safe="")
+    name = postgres_server.create_database()
+    url = postgres_server.url_of(name).replace("@", f":{password}@", 1)
+    settings = {**service.settings, "Database:Provider": "PostgreSql", "ConnectionStrings:Default": url}
+    served = attrs.evolve(service, settings=settings)
+    served.start()
+    try:
+        with client_of(aviary, served) as client:
+            assert client.get("/api/jobs").status_code == 200
+            postgres_server.drop_database(name)
+            for path in ("ready", "ready/details", "jobs", "metrics", "events", "pipeline/state", "folders"):
+                client.get(f"/api/{path}")
+            assert client.get("/api/ready").status_code == 503
+            assert client.post("/api/files", files={"file": ("a.pdf", pdf_file())}).status_code == 500
+            wait_for(lambda: "Nothing can be claimed" in served.log.read_text(), served)
+        aviary.run(served, "check")
+        aviary.run(served, "statistics")
+    finally:
+        served.stop()
+        postgres_server.drop_database(name)
     assert aviary.findings() == []
 
 

@@ -1,4 +1,4 @@
-"""More clients than threads upload at once: none is lost or refused, and the rest of the interface answers meanwhile."""
+"""More clients than threads upload at once: none is lost or refused, and the rest is answered meanwhile."""
 
 from __future__ import annotations
 
