@@ -11,13 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from bulksigner.observability.instruments import BUCKETS, INSTRUMENTS, Instrument, Kind
 
 __all__ = ["CONTENT_TYPE", "FRESH_SECONDS", "Metrics", "Reading"]
+
+# A variable of the host may have the library keep its numbers in files, under the id of the process: services would
+# share them, and one that is process 1 of a container would go on from those of its former life.
+values.ValueClass = values.MutexValue
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FRESH_SECONDS = 1.0

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -123,3 +127,22 @@ def test_no_label_can_name_a_job_a_file_or_a_person() -> None:
     allowed = {"profile", "folder", "format", "result", "class", "mode", "root", "op", "outcome", "means"}
     assert {label for one in INSTRUMENTS for label in one.labels} <= allowed
     assert all(one.kind is not Kind.COUNTER or one.name.endswith("_total") for one in INSTRUMENTS)
+
+
+def test_a_variable_of_the_host_does_not_share_numbers(tmp_path: Path) -> None:
+    """API-94: the library would keep them in files, and another service or life would begin with them."""
+    program = (
+        "from bulksigner.observability.metrics import Metrics\n"
+        "Metrics().count('bulksigner_jobs_completed_total')\n"
+        "print(Metrics().render().decode())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "\nbulksigner_jobs_completed_total 0.0\n" in ended.stdout
+    assert list(tmp_path.iterdir()) == []
