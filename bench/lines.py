@@ -15,6 +15,7 @@ from bench.finished import run_finished
 from bench.floors import run_floors
 from bench.journal import run_journal
 from bench.latency import run_latency
+from bench.load import run_load
 from bench.measure import Result
 from bench.uploads import run_api
 
@@ -33,4 +34,5 @@ LINES: Mapping[str, Line] = {
     "finished": run_finished,
     "api": run_api,
     "envelopes": run_envelopes,
+    "load": run_load,
 }

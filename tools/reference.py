@@ -21,6 +21,7 @@ from bulksigner.contract import (
     storage,
     validation,
 )
+from bulksigner.observability.instruments import metrics_page
 from bulksigner.settings.reference import render_reference
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.web.reference import codes_page, routes_page
@@ -105,6 +106,7 @@ def settings_page() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/error-codes.md": lambda: codes_page(_NOTE),
     "docs/reference/hooks.md": hooks_page,
+    "docs/reference/metrics.md": lambda: metrics_page(_NOTE),
     "docs/reference/rest-api.md": lambda: routes_page(_NOTE),
     "docs/reference/settings.md": settings_page,
 }

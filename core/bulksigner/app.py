@@ -40,10 +40,11 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.life import Service
+from bulksigner.metering import core_gauges, count_change
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
-from bulksigner.observability.redaction import Scrubber
 from bulksigner.operations.deletion_news import DeletionNews
 from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import Engine, InProcessEngine
@@ -87,12 +88,14 @@ log = logging.getLogger(__name__)
 
 @attrs.define
 class Announcer:
-    """What follows the commit of a job's change: plugins hear of it, and the folder's watcher when a job ended."""
+    """What follows the commit of a job's change: it is counted, and plugins and the folder's watcher hear of it."""
 
+    metrics: Metrics
     notify: Callable[[str, object], None]
     watchers: FolderWatchers | None = None
 
     def __call__(self, changed: Changed) -> None:
+        count_change(self.metrics, changed)
         self.notify("bulksigner_job_changed", changed.change)
         if changed.job.status in TERMINAL and self.watchers is not None:
             self.watchers.job_ended(changed.job.original_path)
@@ -128,6 +131,7 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
         try:
             service = _assemble(foundation, undo, copies_before_migration)
         except BulkSignerError as error:
+            error.message = foundation.scrubber.scrub(error.message)
             # Into the log file as well, where an operator looks when the terminal is gone (OPS-19).
             log.critical("Not started: %s", error.message)
             raise
@@ -137,7 +141,7 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
 
 def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: bool) -> Service:
     settings, core = foundation.settings, foundation.settings.core
-    scrubber = Scrubber(settings.secrets)
+    scrubber = foundation.scrubber
     sinks = _choose_sinks(core.logging.file)
     if sinks.files is not None:
         prepare_log_files(sinks.files)
@@ -150,6 +154,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     undo.callback(lock.release)
     roots.prepare()
     store = open_store(settings)
+    store.redaction = scrubber
     undo.callback(store.close)
     # Before anything is changed: another service may be at work on this database from another data directory.
     database_lock = hold_database(store)
@@ -178,7 +183,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     validation.prune()
 
     jobs, queue = Jobs(store), Queue(store)
-    announcer = Announcer(foundation.plugins.notify)
+    metrics = Metrics()
+    announcer = Announcer(metrics, foundation.plugins.notify)
     swept = sweep(jobs, roots)
     for changed in swept.interrupted:
         announcer(changed)
@@ -236,6 +242,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
         validation=validation,
+        metrics=metrics,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -275,10 +282,15 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         pause=pause,
         announce=announcer,
         free_path=watchers.path_freed,
+        watcher_statuses=watchers.statuses,
         scrub=scrubber.scrub,
         clock=utc_now,
         also_when_cleared=(partial(reset_statistics, store), partial(forget_names, store)),
+        metrics=metrics,
     )
+    backups = _plan_backups(core.backup, store, scrubber.scrub, metrics)
+    retention = _plan_retention(core.retention, store, roots, folders, pause, metrics)
+    metrics.read_with(core_gauges(store, jobs, pause, profiles, volumes, backups, has_retention=retention is not None))
     return Service(
         foundation=foundation,
         owner=owner,
@@ -299,8 +311,9 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
-        backups=_plan_backups(core.backup, store, scrubber),
-        retention=_plan_retention(core.retention, store, roots, folders, pause),
+        backups=backups,
+        retention=retention,
+        metrics=metrics,
         seeded=seeded,
         swept=swept,
         open=undo,
@@ -331,21 +344,23 @@ def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
     return record
 
 
-def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> BackupDesk | None:
+def _plan_backups(
+    given: BackupSettings, store: Store, scrub: Callable[[str], str], metrics: Metrics
+) -> BackupDesk | None:
     if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
         return None
     interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
     plan = BackupPlan(given.disk.path, interval, given.retain_count)
-    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrub, metrics=metrics)
 
 
 def _plan_retention(
-    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag
+    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag, metrics: Metrics
 ) -> RetentionDesk | None:
     policy = Policy.of(given)
     if policy is None:
         return None
-    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused))
+    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused, metrics=metrics))
 
 
 def _tell_settings(foundation: Foundation) -> None:

@@ -17,6 +17,7 @@ from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.jobs.model import Owner, utc_now
+from bulksigner.observability.redaction import Scrubber, list_environment_secrets
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.manager import PluginSet, discover
 from bulksigner.plugin_system.registry import Registry
@@ -43,12 +44,17 @@ class Foundation:
     installed: Installed
     codes: Mapping[str, ErrorCode]
     trust: TrustSet
+    scrubber: Scrubber
+    """Knows every secret of the settings and of the variables; those of stored profiles join when they are opened."""
 
 
-def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
+def lay_foundation(
+    environ: Mapping[str, str], working_directory: Path | None = None, *, scrubber: Scrubber | None = None
+) -> Foundation:
     """Load plugins, read every setting, and check the names that choose plugins.
 
-    Raises `ConfigurationRefused` with all failures at once (CFG-12).
+    Secrets are made known to `scrubber`, if one is there already. Raises `ConfigurationRefused` with all failures at
+    once (CFG-12).
     """
     variables = HostVariables.read(environ, working_directory)
     plugins = discover(sorted(variables.disabled_plugins))
@@ -59,6 +65,10 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         settings = load(schema, variables, environ)
     except ConfigurationRefused as refused:
         raise ConfigurationRefused([*refused.failures, *account]) from None
+    settings = attrs.evolve(settings, secrets=(*settings.secrets, *_own_secrets(environ)))
+    scrubber = Scrubber() if scrubber is None else scrubber
+    for secret in settings.secrets:
+        scrubber.register(secret)
     registry = plugins.providers(settings.plugins)
     installed = Installed(
         sources=frozenset(registry.names(roles.CERTIFICATE_SOURCE)),
@@ -74,7 +84,13 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         failures += refused.failures
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, trust)
+    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, trust, scrubber)
+
+
+def _own_secrets(environ: Mapping[str, str]) -> list[Secret]:
+    """Return the secrets among the variables that are no settings, such as a PIN; settings were read already."""
+    others = {name: value for name, value in environ.items() if "__" not in name}
+    return [secret for secret in list_environment_secrets(others) if secret]
 
 
 def open_store(settings: LoadedSettings) -> Store:

@@ -15,6 +15,7 @@ from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.records import event_log
 from bulksigner.records.sqlite import SqliteStore
+from bulksigner.web.guards import Policy
 from bulksigner.web.services import PipelineView, WebServices
 
 __all__ = ["expose"]
@@ -74,5 +75,12 @@ def expose(service: Service) -> WebServices:
         codes=service.foundation.codes,
         backups=service.backups,
         retention=service.retention,
+        scrub=service.foundation.scrubber.scrub,
+        list_folders=operations.folder_list.look,
+        metrics=service.metrics,
+        policies={
+            "/api/metrics": Policy.OPERATOR if core.metrics.require_api_key else Policy.ANONYMOUS,
+            "/api/ready": Policy.OPERATOR if core.readiness.require_api_key else Policy.ANONYMOUS,
+        },
         backups_supported=isinstance(service.store, SqliteStore),
     )

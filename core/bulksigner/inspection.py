@@ -66,7 +66,7 @@ class Inspection:
 
 def inspect(foundation: Foundation) -> Inspection:
     """Open what the settings name, one thing at a time, and say how each went."""
-    scrubber = Scrubber(foundation.settings.secrets)
+    scrubber = foundation.scrubber
     alerts: list[Alert] = []
     rows = [
         ReadinessRow(row.name, row.ok, row.gating, scrubber.scrub(row.detail))

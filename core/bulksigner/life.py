@@ -19,6 +19,7 @@ from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
 from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
@@ -69,6 +70,7 @@ class Service:
     """Backups of the database, or None where they are off (STA-82)."""
     retention: RetentionDesk | None
     """Retention by age, or None where no policy is configured (STA-102)."""
+    metrics: Metrics
     seeded: SeedReport
     swept: SweepReport
     _open: ExitStack

@@ -42,6 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> int:
     # Each command imports its own needs: worker processes import this module again and must start fast.
+    from bulksigner.observability.crashes import describe_crash
+    from bulksigner.observability.redaction import Scrubber, list_environment_secrets
+
+    # What is in files joins when they are read.
+    scrubber = Scrubber(list_environment_secrets(os.environ))
     try:
         if parsed.command == "init":
             from bulksigner.cli.scaffold import init
@@ -95,21 +100,24 @@ def _run(parsed: argparse.Namespace) -> int:
             return (backups.restore if parsed.command == "restore" else backups.verify_backup)(parsed.file)
         from bulksigner.cli.service import serve
 
-        return serve(copies_before_migration=not parsed.skip_pre_migration_backup)
+        return serve(scrubber, copies_before_migration=not parsed.skip_pre_migration_backup)
     except ConfigurationRefused as error:
         print("The settings were refused; nothing was started.", file=sys.stderr)
         for failure in error.failures:
-            print(f"  {failure.line()}", file=sys.stderr)
+            print(f"  {scrubber.scrub(failure.line())}", file=sys.stderr)
         _hint_at_files()
         return EXIT_REFUSED
     except StartRefused as error:
-        print(f"Not started: {error.message}", file=sys.stderr)
+        print(f"Not started: {scrubber.scrub(error.message)}", file=sys.stderr)
         return error.exit_code
     except BulkSignerError as error:
-        print(error.message, file=sys.stderr)
+        print(scrubber.scrub(error.message), file=sys.stderr)
         return EXIT_UNEXPECTED
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # noqa: BLE001 - the interpreter would print it with whatever secret it quotes
+        sys.stderr.write(describe_crash(error, scrubber))
+        return EXIT_UNEXPECTED
 
 
 def _hint_at_files() -> None:

@@ -18,7 +18,6 @@ from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.model import Changed, Job, utc_now
 from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.store import Jobs
-from bulksigner.observability.redaction import Scrubber
 from bulksigner.operations.canceling import Canceling
 from bulksigner.operations.deletion import Deleted, Deletion
 from bulksigner.operations.leftovers import Leftovers
@@ -51,9 +50,8 @@ def delete_job(job_id: str, *, reason: str | None, is_confirmed: bool) -> int:
 def _open() -> Iterator[_Desk]:
     foundation = lay_foundation(os.environ)
     core = foundation.settings.core
-    scrubber = Scrubber(foundation.settings.secrets)
-    with open_database(foundation, scrubber) as store:
-        jobs, roots, reasons = Jobs(store), WorkRoots(core.storage.root), ReasonReader(scrubber.scrub)
+    with open_database(foundation) as store:
+        jobs, roots, reasons = Jobs(store), WorkRoots(core.storage.root), ReasonReader(foundation.scrubber.scrub)
         folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
         canceling = Canceling(jobs, roots, reasons, _tell_nobody)
         leftovers = Leftovers(folders, roots)

@@ -9,7 +9,6 @@ from bulksigner.boot import lay_foundation
 from bulksigner.cli.desk import open_database
 from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.names import Names
-from bulksigner.observability.redaction import Scrubber
 
 __all__ = ["release_name"]
 
@@ -20,7 +19,7 @@ def release_name(name: str, *, by: str | None) -> int:
     A running service sees it at the next file.
     """
     foundation = lay_foundation(os.environ)
-    with open_database(foundation, Scrubber(foundation.settings.secrets)) as store:
+    with open_database(foundation) as store:
         holder = Names(store).release(name, by or f"{getpass.getuser()} (command line)", utc_now())
     print(f"Released '{name}'; job {holder.id} held it. A file of this name that is sent again is signed.")
     return 0

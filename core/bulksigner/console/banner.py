@@ -51,6 +51,8 @@ class BannerFacts:
     plugins_loaded_count: int
     plugins_failed_count: int
     trust_set: str
+    ready_needs_key: bool = False
+    metrics_need_key: bool = True
     plugin_rows: Sequence[BannerRow] = ()
     encrypts: bool = False
     pause: Pause | None = None
@@ -102,7 +104,8 @@ def ready_panel(facts: BannerFacts) -> str:
         ("logs", facts.logs),
         ("poll interval", f"{facts.poll_interval.total_seconds():g}s"),
         ("pipeline", _pipeline(facts.pause)),
-        ("ready", "(anonymous)"),
+        ("ready", _who_may(facts.ready_needs_key)),
+        ("metrics", _who_may(facts.metrics_need_key)),
         ("version", facts.version),
     ]
     return framed("Service ready", [_row(label, value) for label, value in rows])
@@ -115,6 +118,10 @@ def _row(label: str, value: str) -> str:
 def framed(title: str, lines: Sequence[str]) -> str:
     """Put lines under a head with the title, and over a foot."""
     return "\n".join((f"{_SIDE} {title} {_SIDE}", *lines, _FOOT))
+
+
+def _who_may(needs_key: bool) -> str:
+    return "(API key)" if needs_key else "(anonymous)"
 
 
 def _pipeline(pause: Pause | None) -> str:

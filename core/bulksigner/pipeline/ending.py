@@ -77,6 +77,7 @@ class Ending:
                 verify_ms=_milliseconds(work, "verify"),
             ),
         )
+        work.parts.metrics.observe("bulksigner_signing_duration_seconds", _measured(work), work.job.format.value)
         await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
@@ -250,6 +251,11 @@ def _error_message(code: str | None, text: str) -> str:
         return text
     row = CODES.get(code)
     return f"{code}: {text}" if row is None or row.text_on_job else code
+
+
+def _measured(work: Work) -> float:
+    """Return what signing, verification and delivery took, in seconds (STA-13)."""
+    return sum(work.seconds.get(step, 0.0) for step in ("sign", "verify", "promote"))
 
 
 def _milliseconds(work: Work, step: str) -> int:

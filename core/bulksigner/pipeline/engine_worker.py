@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from bulksigner.contract.signing import Format
 from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.formats.self_test import find_fault
 from bulksigner.observability import logs
+from bulksigner.observability.crashes import forbid_core_files, tell_crashes
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.pipeline.tasks import SignTask, carry_out
 from bulksigner.plugin_system.guard import ANYTHING
@@ -32,6 +34,8 @@ from bulksigner.profiles.model import KeyReference
 
 __all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "Lesson", "WorkerBoot", "run"]
 
+
+log = logging.getLogger(__name__)
 
 GARBAGE_LIMIT = 2_000
 """Objects that a call may leave behind before they are collected."""
@@ -135,7 +139,18 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_service, daemon=True).start()
     scrubber = Scrubber(boot.secrets)
+    tell_crashes(scrubber)
+    forbid_core_files()
     logs.configure(boot.log_level, boot.log_levels, scrubber, sinks=boot.log_sinks)
+    try:
+        _serve(pipe, boot, scrubber)
+    except ANYTHING:
+        # Told here, as the process would print it with whatever secret it quotes.
+        log.critical("A signing worker process ends with an error that nobody expected", exc_info=True)
+        sys.exit(1)
+
+
+def _serve(pipe: Connection, boot: WorkerBoot, scrubber: Scrubber) -> None:
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
     # Before the first call, so that no job pays for the first use of a format.
     bench = _Bench(registry, scrubber, find_fault(boot.formats), boot.envelope_key)

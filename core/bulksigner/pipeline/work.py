@@ -21,6 +21,7 @@ from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
@@ -77,6 +78,7 @@ class Parts:
     """Counts an envelope in the act that records it; None where encryption is off (ENC-10)."""
     validation: CertificateValidation | None = None
     """Checks the certificates of profiles that ask for it; None where no host trusts any (CFG-92)."""
+    metrics: Metrics = attrs.field(factory=Metrics)
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 

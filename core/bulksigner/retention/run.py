@@ -18,6 +18,7 @@ from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.logs import facts
+from bulksigner.observability.metrics import Metrics
 from bulksigner.operations.leftovers import Leftovers
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
@@ -74,6 +75,12 @@ class Tally:
         if len(self.samples) < SAMPLES:
             self.samples.append(item.name)
 
+    def count(self, metrics: Metrics, kind: RetentionClass) -> None:
+        """Add to the metrics what became of the items (STA-79)."""
+        numbers = {"removed": self.removed, "moved": self.moved, "kept": self.kept.total()}
+        for result, number in (numbers | {"failed": self.failed.total()}).items():
+            metrics.count("bulksigner_retention_items_total", kind.value, result, by=number)
+
     def document(self) -> dict[str, Any]:
         """Return the tally as it is stored and shown."""
         return {
@@ -100,6 +107,7 @@ class Retention:
     is_paused: Callable[[], bool] = lambda: False
     clock: Callable[[], datetime.datetime] = utc_now
     stopping: threading.Event = attrs.field(factory=threading.Event)
+    metrics: Metrics = attrs.field(factory=Metrics)
 
     @property
     def is_in_force(self) -> bool:
@@ -141,6 +149,9 @@ class Retention:
             done = FinishedRun(
                 run_id, is_preview, self.policy.fingerprint, actor, started_at, self.clock(), name, shown
             )
+            if not is_preview:
+                for kind, tally in tallies.items():
+                    tally.count(self.metrics, kind)
             if is_complete or not is_preview:
                 # A preview that was cut short has not shown everything, so nobody may acknowledge it.
                 record_run(self.store, done)

@@ -37,9 +37,11 @@ __all__ = [
     "InputFolder",
     "LogLevel",
     "LoggingSettings",
+    "MetricsSettings",
     "PadesFilter",
     "PipelineSettings",
     "ProfileSeed",
+    "ReadinessSettings",
     "SigningSettings",
     "StatisticsSettings",
     "StorageSettings",
@@ -315,7 +317,9 @@ class UploadSettings:
 class HostingSettings:
     """`Hosting`."""
 
-    threads: int = option(8, help="Threads that answer HTTP.", check=between(1, 64))
+    threads: int = option(
+        8, help="Threads that answer HTTP, uploads at most three in four; health has its own.", check=between(1, 64)
+    )
 
 
 @attrs.frozen
@@ -348,6 +352,22 @@ class StatisticsSettings:
 
 
 @attrs.frozen
+class MetricsSettings:
+    """`Metrics`."""
+
+    require_api_key: bool = option(True, help="Give metrics only to who has the API key.")
+
+
+@attrs.frozen
+class ReadinessSettings:
+    """`Readiness`."""
+
+    require_api_key: bool = option(
+        False, help="Give the verdict only to who has the API key; probes of platforms send none."
+    )
+
+
+@attrs.frozen
 class CoreSettings:
     """Every section of the core, bound and resolved.
 
@@ -366,6 +386,8 @@ class CoreSettings:
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
     encryption: EncryptionSettings = option()
+    metrics: MetricsSettings = option()
+    readiness: ReadinessSettings = option()
     backup: BackupSettings = option()
     retention: RetentionSettings = option()
     database_location: Path | Secret = Path()

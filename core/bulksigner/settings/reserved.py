@@ -129,8 +129,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Logging:AzureTable", "logging to Azure tables"),
     Reserved("LogViewer:Enabled", "the log page", off="false"),
     Reserved("LogViewer", "the log page"),
-    Reserved("Metrics:RequireApiKey", "open metrics", off="true"),
-    Reserved("Readiness:RequireApiKey", "the gate of the readiness probe", off="false"),
     Reserved("Dashboard:PollIntervalSeconds", "the dashboard"),
     Reserved("Console:Dashboard:Enabled", "the terminal panel", off="false"),
     Reserved("ApproverPortal:Enabled", "the approver portal", off="false"),

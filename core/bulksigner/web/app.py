@@ -23,7 +23,7 @@ Responder = Callable[..., None]
 def create_app(services: WebServices, routes: Sequence[Route] = ROUTES) -> falcon.App[Any, Any]:
     """Return the application; it holds no state of its own beside the services."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[_Envelope()])
-    Problems(services.codes, environment=services.environment).install(app)
+    Problems(services.codes, environment=services.environment, scrub=services.scrub).install(app)
     guard = ApiKeyGuard(services.api_key, services.api_key_header)
     for path in dict.fromkeys(route.path for route in routes):
         app.add_route(path, _Resource([route for route in routes if route.path == path], services, guard))
@@ -47,9 +47,11 @@ class _Resource:
 
 
 def _responder(route: Route, services: WebServices, guard: ApiKeyGuard) -> Responder:
+    policy = services.policies.get(route.path, route.policy)
+
     def respond(request: falcon.Request, response: falcon.Response, **parameters: str) -> None:
         request.context.statuses = route.codes
-        request.context.person = guard.admit(route.policy, request)
+        request.context.person = guard.admit(policy, request)
         limit = route.max_body_bytes
         if limit is not None and (request.content_length or 0) > limit:
             raise InvalidRequest("Content-Length", f"must be at most {limit}")

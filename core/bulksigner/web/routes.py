@@ -8,7 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from bulksigner.contract.codes import CODES
-from bulksigner.web.api import backup, cleanup, events, files, folders, health, jobs, pipeline
+from bulksigner.web.api import backup, cleanup, events, files, folders, health, jobs, metrics, pipeline
 from bulksigner.web.guards import Policy
 from bulksigner.web.limits import MAX_BODY_BYTES
 
@@ -46,6 +46,7 @@ ROUTES = (
     Route(
         "GET", "/api/ready/details", Policy.OPERATOR, health.show_details, 200, _codes(), "The same with each detail"
     ),
+    Route("GET", "/api/metrics", Policy.OPERATOR, metrics.show, 200, _codes(), "Metrics in the format of Prometheus"),
     Route(
         "POST",
         "/api/files",
@@ -153,6 +154,7 @@ ROUTES = (
         _codes(),
         "The types of which there are events",
     ),
+    Route("GET", "/api/folders", Policy.OPERATOR, folders.list_all, 200, _codes(), "Input folders and how they fare"),
     Route(
         "POST",
         "/api/rescan",

@@ -14,12 +14,15 @@ from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.jobs.model import Changed, HistoryEntry, Job
 from bulksigner.jobs.states import JobStatus
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Report
 from bulksigner.operations.clear import Cleared
+from bulksigner.operations.folder_list import FolderView
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.retention.desk import RetentionDesk
+from bulksigner.web.guards import Policy
 
 __all__ = [
     "EventPage",
@@ -154,3 +157,8 @@ class WebServices:
     """None where backups are off, or `backups_supported` is false because the database is a server's."""
     backups_supported: bool = True
     retention: RetentionDesk | None = None
+    scrub: Callable[[str], str] = str
+    list_folders: Callable[[], Sequence[FolderView]] = list
+    metrics: Metrics = attrs.field(factory=Metrics)
+    policies: Mapping[str, Policy] = attrs.field(factory=dict)
+    """Policies that settings have changed, by path."""

@@ -177,6 +177,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
         pause=PauseFlag(store),
         announce=announced.append,
         free_path=freed.append,
+        watcher_statuses=list,
         scrub=lambda text: text.replace("hush", "***"),
         clock=utc_now,
     )

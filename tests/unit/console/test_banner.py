@@ -57,6 +57,7 @@ logs              = stdout, Information
 poll interval     = 2s
 pipeline          = running
 ready             = (anonymous)
+metrics           = (API key)
 version           = 0.1.0+9a3f2c1e4b
 ================================================================================"""
     )
@@ -65,6 +66,12 @@ version           = 0.1.0+9a3f2c1e4b
 def test_encryption_is_told_either_way() -> None:
     """ENC-06, OPS-31."""
     assert "encryption        = enabled (BSENC v1, salt loaded)" in ready_panel(attrs.evolve(FACTS, encrypts=True))
+
+
+def test_who_may_ask_for_readiness_and_metrics() -> None:
+    """OPS-31, CFG-152, CFG-153: as the settings say."""
+    panel = ready_panel(attrs.evolve(FACTS, ready_needs_key=True, metrics_need_key=False))
+    assert "\nready             = (API key)\nmetrics           = (anonymous)\n" in panel
 
 
 def test_backups_have_a_row_where_they_are_on() -> None:
