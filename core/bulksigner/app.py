@@ -42,8 +42,9 @@ from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
+from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import assemble
-from bulksigner.pipeline.engine import Engine, InProcessEngine
+from bulksigner.pipeline.engine import Engine, InProcessEngine, ask
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
@@ -254,6 +255,17 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         clock=utc_now,
         also_when_cleared=(partial(reset_statistics, store),),
     )
+    file_check = FileCheck(
+        profile=profiles.get,
+        registry=foundation.registry,
+        format_of=enqueue.format_of,
+        rules=folders.landing.rules,
+        names=names,
+        roots=roots,
+        look=partial(ask, engine),
+        scrub=scrubber.scrub,
+        now=utc_now,
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -271,6 +283,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         enqueue=enqueue,
         uploads=uploads,
         operations=operations,
+        file_check=file_check,
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,

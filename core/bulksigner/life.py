@@ -20,6 +20,7 @@ from bulksigner.jobs.model import Changed, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.readiness import Readiness
+from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
@@ -61,6 +62,7 @@ class Service:
     enqueue: EnqueueService
     uploads: UploadDoor
     operations: Operations
+    file_check: FileCheck
     readiness: Readiness
     announce: Callable[[Changed], None]
     figures: Panel | None

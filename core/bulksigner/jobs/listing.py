@@ -144,10 +144,13 @@ def each(store: Store, wanted: JobFilter, *, limit: int, batch: int = 500) -> It
         left -= len(found)
         if left <= 0 or len(found) < batch:
             return
-        place = {"created_at": found[-1].created_at, "id": found[-1].id, "limit": min(batch, left)}
-        query = _older(store.kind, wanted.kinds)
-        rows = store.read(lambda query=query, place=place: store.execute(query, **place, **wanted.values).rows)
-        found = tuple(read_job(row) for row in rows)
+        found = _read_older(store, wanted, found[-1], min(batch, left))
+
+
+def _read_older(store: Store, wanted: JobFilter, last: Job, limit: int) -> tuple[Job, ...]:
+    query = _older(store.kind, wanted.kinds)
+    place = {"created_at": last.created_at, "id": last.id, "limit": limit}
+    return tuple(read_job(row) for row in store.read(lambda: store.execute(query, **place, **wanted.values).rows))
 
 
 def history(store: Store, job_id: str) -> list[HistoryEntry]:

@@ -17,9 +17,11 @@ from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
+from bulksigner.contract.validation import Finding
 from bulksigner.files import durable
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
+from bulksigner.formats.preflight import find_defects
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.registry import Registry
 
@@ -28,11 +30,13 @@ __all__ = [
     "DeliverTask",
     "Delivered",
     "DiscardTask",
+    "LookTask",
     "NearInput",
     "SignTask",
     "StageTask",
     "Task",
     "carry_out",
+    "look_here",
     "sign_here",
     "stage_here",
 ]
@@ -71,6 +75,15 @@ class SignTask(Task[Measured]):
     signed_at: datetime.datetime
     options: Mapping[str, str]
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen
+class LookTask(Task[tuple[Finding, ...]]):
+    """One file to look at as signing would, without a key and outside of any job (BEY-10)."""
+
+    staged: Path
+    format: Format
+    measured: Measured
 
 
 @attrs.frozen
@@ -129,6 +142,8 @@ def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) 
     elif isinstance(task, DiscardTask):
         discard_here(task)
         answer = None
+    elif isinstance(task, LookTask):
+        answer = look_here(task)
     else:
         raise StepFailed(f"The engine was asked for something it does not know: {type(task).__name__}.")
     return answer  # type: ignore[no-any-return]
@@ -164,6 +179,12 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
     if not isinstance(outcome, Signed):
         raise StepFailed(f"Method {task.method} did not sign here but answered {type(outcome).__name__}.")
     return outcome.measured
+
+
+def look_here(task: LookTask) -> tuple[Finding, ...]:
+    """Look at a file in this process."""
+    with durable.open_regular(task.staged) as source:
+        return find_defects(source, task.format, task.measured)
 
 
 def check_here(task: CheckTask) -> Checked:

@@ -23,6 +23,7 @@ from bulksigner.jobs.store import Jobs
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
+from bulksigner.pipeline.validators import VALIDATION_LIMIT_SECONDS
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
@@ -32,9 +33,6 @@ from bulksigner.statistics.timings import Spans
 __all__ = ["Inputs", "Parts", "Work"]
 
 T = TypeVar("T")
-
-VALIDATION_LIMIT_SECONDS = 300.0
-"""A file validator that takes longer is taken for hung, as a call of the engine is, and the job fails (SEC-70)."""
 
 
 class Inputs(Protocol):

@@ -45,7 +45,7 @@ class Archive:
 
     def __iter__(self) -> Iterator[bytes]:
         sink = _Sink()
-        with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload] # all it calls is there
+        with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
             for entry in self._entries:
                 yield from _write(archive, sink, entry)
             if self._missing:

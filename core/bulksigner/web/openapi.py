@@ -75,7 +75,8 @@ def _operation(route: Route, codes: Mapping[str, ErrorCode]) -> dict[str, Any]:
         "responses": _responses(route, codes),
     }
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _of_path(name)} for name in _IN_PATH.findall(route.path)
+        {"name": name, "in": "path", "required": True, "schema": _of_path(name)}
+        for name in _IN_PATH.findall(route.path)
     ]
     parameters += [
         {"name": one.name, "in": "query", "description": one.summary, "schema": one.schema} for one in route.query
@@ -117,7 +118,7 @@ def _success(route: Route) -> dict[str, Any]:
     if route.answer is None:
         return {"headers": {"Location": {"schema": {"type": "string"}}}}
     media = {} if route.answer.schema is None else {"schema": route.answer.schema}
-    success: dict[str, Any] = {"content": {media_type: media for media_type in route.answer.media_types}}
+    success: dict[str, Any] = {"content": dict.fromkeys(route.answer.media_types, media)}
     if route.answer.schema is None:
         success["headers"] = {"Content-Disposition": {"schema": {"type": "string"}}}
     return success

@@ -1,4 +1,4 @@
-"""The interface as a page to read, made of the OpenAPI document: plain HTML, no script, nothing from elsewhere (SEC-40)."""
+"""The interface as a page to read, made of the OpenAPI document: no script, nothing from elsewhere (SEC-40)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def render_page(document: Mapping[str, Any], culture: str) -> str:
 class _Writer:
     """Writes the page part by part; `sentences` and `labels` are translations by the English text."""
 
-    def __init__(
-        self, document: Mapping[str, Any], sentences: Mapping[str, str], labels: Mapping[str, str]
-    ) -> None:
+    def __init__(self, document: Mapping[str, Any], sentences: Mapping[str, str], labels: Mapping[str, str]) -> None:
         self._document = document
         self._sentences = sentences
         self._labels = labels
@@ -69,8 +67,10 @@ class _Writer:
 
     def _contents(self) -> Iterator[str]:
         rows = (
-            (f'<a href="#{operation["operationId"]}"><code>{method.upper()} {html.escape(path)}</code></a>',
-             self._prose(operation["summary"]))
+            (
+                f'<a href="#{operation["operationId"]}"><code>{method.upper()} {html.escape(path)}</code></a>',
+                self._prose(operation["summary"]),
+            )
             for path, methods in self._document["paths"].items()
             for method, operation in methods.items()
         )
@@ -78,23 +78,28 @@ class _Writer:
 
     def _route(self, method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
         yield f'<h2 id="{operation["operationId"]}"><code>{method.upper()} {html.escape(path)}</code></h2>\n'
-        yield f"<p>{self._prose(operation['summary'])}. {self._label('Policy')}: <code>{operation['x-policy']}</code></p>\n"
+        policy = f"{self._label('Policy')}: <code>{operation['x-policy']}</code>"
+        yield f"<p>{self._prose(operation['summary'])}. {policy}</p>\n"
         if "parameters" in operation:
             yield f"<h3>{self._label('Parameters')}</h3>\n"
             rows = (
-                (f"<code>{one['name']}</code>", self._label(one["in"]), _kind(one["schema"]),
-                 self._prose(one.get("description", "")))
+                (
+                    f"<code>{one['name']}</code>",
+                    self._label(one["in"]),
+                    _kind(one["schema"]),
+                    self._prose(one.get("description", "")),
+                )
                 for one in operation["parameters"]
             )
             yield from self._table(("Name", "Place", "Type", "Meaning"), rows)
         if "requestBody" in operation:
             yield from self._body(operation["requestBody"])
         yield f"<h3>{self._label('Answers')}</h3>\n"
-        rows = (
+        answers = (
             (f"<code>{status}</code>", self._contents_of(answer), self._prose(answer["description"]))
             for status, answer in operation["responses"].items()
         )
-        yield from self._table(("Status", "Content", "Meaning"), rows)
+        yield from self._table(("Status", "Content", "Meaning"), answers)
 
     def _body(self, body: Mapping[str, Any]) -> Iterator[str]:
         needed = self._label("required" if body["required"] else "may be left out")

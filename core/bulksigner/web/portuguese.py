@@ -80,7 +80,9 @@ SENTENCES: Mapping[str, str] = {
         "Só eventos a partir deste instante, em ISO 8601; sem deslocamento, é UTC."
     ),
     "Only events before this time.": "Só eventos antes deste instante.",
-    "Only events whose message has this text, letter by letter.": "Só eventos cuja mensagem tem este texto, letra a letra.",
+    "Only events whose message has this text, letter by letter.": (
+        "Só eventos cuja mensagem tem este texto, letra a letra."
+    ),
     "Which page, from 1; a lower number reads as 1.": "Qual página, desde 1; um número menor vale 1.",
     "Items on a page; a higher number reads as 200.": "Itens por página; um número maior vale 200.",
     "Only jobs of this status.": "Só jobs deste status.",

@@ -29,9 +29,7 @@ __all__ = ["SHAPES"]
 
 _FORMAT = any_of(known.value for known in Format)
 _STATUS = any_of(known.value for known in JobStatus)
-_COUNTS = {
-    name: NUMBER for name in ("scanned", "enqueued", "alreadyActive", "ignored", "errors", "alreadyProcessed")
-}
+_COUNTS = dict.fromkeys(("scanned", "enqueued", "alreadyActive", "ignored", "errors", "alreadyProcessed"), NUMBER)
 _ITEM: Mapping[str, Schema] = {
     "id": GUID,
     "fileName": TEXT,
@@ -121,7 +119,12 @@ SHAPES: Mapping[str, Schema] = {
     ),
     "Retried": record(newJobId=GUID, parentJobId=GUID, status=_STATUS),
     "Cleared": record(
-        deleted=NUMBER, filesDeleted=NUMBER, foldersDeleted=NUMBER, eventsDeleted=NUMBER, itemsFailed=NUMBER, message=TEXT
+        deleted=NUMBER,
+        filesDeleted=NUMBER,
+        foldersDeleted=NUMBER,
+        eventsDeleted=NUMBER,
+        itemsFailed=NUMBER,
+        message=TEXT,
     ),
     "Pipeline": record(
         paused=FLAG,
@@ -168,7 +171,13 @@ SHAPES: Mapping[str, Schema] = {
         runId=nullable(TEXT),
         classes=array(
             record(
-                matched=NUMBER, removed=NUMBER, moved=NUMBER, kept=NUMBER, failed=NUMBER, bytes=NUMBER, **{"class": TEXT}
+                matched=NUMBER,
+                removed=NUMBER,
+                moved=NUMBER,
+                kept=NUMBER,
+                failed=NUMBER,
+                bytes=NUMBER,
+                **{"class": TEXT},
             )
         ),
     ),

@@ -136,7 +136,11 @@ STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], s
     "in flight": (lambda _: job_store._IN_FLIGHT, {}, "job_in_flight"),
     "history": (lambda _: listing._HISTORY, {"job_id": "x"}, "job_history_job"),
     "all": (lambda store: pages(store, EVERY_JOB), LIMITS, "job_newest"),
-    "status": (lambda store: pages(store, JobFilter(JobStatus.FAILED)), {**LIMITS, "status": "Failed"}, "job_newest_by_status"),
+    "status": (
+        lambda store: pages(store, JobFilter(JobStatus.FAILED)),
+        {**LIMITS, "status": "Failed"},
+        "job_newest_by_status",
+    ),
     "profile": (lambda store: pages(store, JobFilter(None, "p")), {**LIMITS, "profile": "p"}, "job_newest_by_profile"),
     "both": (
         lambda store: pages(store, JobFilter(JobStatus.FAILED, "p")),
