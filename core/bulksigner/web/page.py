@@ -102,7 +102,7 @@ class _Writer:
         yield from self._table(("Status", "Content", "Meaning"), answers)
 
     def _body(self, body: Mapping[str, Any]) -> Iterator[str]:
-        needed = self._label("required" if body["required"] else "may be left out")
+        needed = self._label("has to be sent" if body["required"] else "may be left out")
         for media_type, content in body["content"].items():
             yield f"<h3>{self._label('Body')}: <code>{media_type}</code> ({needed})</h3>\n"
             rows = (
@@ -121,8 +121,10 @@ class _Writer:
         yield f"<h2>{self._label('Shapes')}</h2>\n"
         for name in SHAPES:
             schema = self._document["components"]["schemas"][name]
-            if "properties" in schema:
-                yield f'<h3 id="{name}"><code>{name}</code></h3>\n'
+            yield f'<h3 id="{name}"><code>{name}</code></h3>\n'
+            if "properties" not in schema:
+                yield f"<p>{_kind(schema)}</p>\n"
+            else:
                 rows = ((f"<code>{member}</code>", _kind(one)) for member, one in schema["properties"].items())
                 yield from self._table(("Name", "Type"), rows)
 

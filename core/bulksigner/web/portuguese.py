@@ -17,7 +17,7 @@ LABELS: Mapping[str, str] = {
     "Type": "Tipo",
     "Meaning": "Significado",
     "Body": "Corpo",
-    "required": "obrigatório",
+    "has to be sent": "obrigatório",
     "may be left out": "pode faltar",
     "Answers": "Respostas",
     "Status": "Status",
