@@ -77,6 +77,9 @@ def test_every_operation_succeeds_as_documented(
     assert checked == {"profile": "default", "wouldSign": True, "findings": []}
     job = call("postFiles", body=form(content, before={"metadata": '{"batch": "17"}'})).json["jobId"]
     assert wait_completed(generated, job)["status"] == "Completed"
+    (service.root / "c.pdf").write_bytes(content)
+    ran = service.run("check-file", "c.pdf")
+    assert (ran.returncode, ran.stdout) == (0, "c.pdf would be signed under the profile 'default'.\n"), ran.stderr
     broken = call("postFiles", body=form(b"%PDF-1.4 nothing more", name="b.pdf")).json["jobId"]
     assert wait_completed(generated, broken)["status"] == "Failed"
     for operation in ("getHealth", "getReady", "getReadyDetails", "getEvents", "getEventsTypes", "getBackup"):

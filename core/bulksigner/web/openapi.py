@@ -13,15 +13,15 @@ from bulksigner.web.route import Route
 from bulksigner.web.schema import Schema, ref
 from bulksigner.web.shapes import SHAPES
 
-__all__ = ["DEFAULT_KEY_HEADER", "answers_of", "describe", "refusals_of"]
+__all__ = ["COMMON", "DEFAULT_KEY_HEADER", "OPERATOR", "answers_of", "describe", "refusals_of"]
 
 DEFAULT_KEY_HEADER = "X-API-Key"
 PROBLEM_TYPE = "application/problem+json"
 _KEY = "apiKey"
 _IN_PATH = re.compile(r"\{(\w+)\}")
 # Any route may answer these, and each operator route those, so no row repeats them.
-_COMMON = {"request.invalid": 400, "internal": 500}
-_OPERATOR = {"auth.invalid-credentials": 401, "auth.misconfigured": 401}
+COMMON = {"request.invalid": 400, "internal": 500}
+OPERATOR = {"auth.invalid-credentials": 401, "auth.misconfigured": 401}
 _INTRODUCTION = (
     "Errors are problem documents (RFC 9457): dispatch on `code`, titles may change. Members and codes are only added; "
     "unknown members of a request are ignored unless a route says otherwise. `HEAD` is answered like `GET`, without a "
@@ -53,7 +53,7 @@ def describe(
 
 def refusals_of(route: Route) -> dict[str, list[int]]:
     """Return every code that a route may answer, with the statuses it has there."""
-    given = {**_COMMON, **(_OPERATOR if route.policy is not Policy.ANONYMOUS else {}), **route.codes}
+    given = {**COMMON, **(OPERATOR if route.policy is not Policy.ANONYMOUS else {}), **route.codes}
     refusals = {code: [status] for code, status in given.items()}
     if _IN_PATH.search(route.path):
         # An encoded slash in a parameter makes another path of it.

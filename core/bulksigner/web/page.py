@@ -9,7 +9,7 @@ from typing import Any
 from bulksigner.web.portuguese import LABELS, SENTENCES
 from bulksigner.web.shapes import SHAPES
 
-__all__ = ["LANGUAGES", "STYLE", "render_page"]
+__all__ = ["LANGUAGES", "STYLE", "kind_of", "render_page"]
 
 LANGUAGES = ("en", "pt")
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -142,27 +142,31 @@ class _Writer:
         return _with_code(self._sentences.get(text, text))
 
 
-def _with_code(text: str) -> str:
+def _with_code(text: str, *, escapes: bool = True) -> str:
     """Return a text as HTML; what stands between back quotes is code."""
-    parts = html.escape(text).split("`")
+    parts = (html.escape(text) if escapes else text).split("`")
     return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Name the type of a value; shapes are links."""
+    """Name the type of a value as HTML; shapes are links."""
+    return _with_code(kind_of(schema, link='<a href="#{0}">{0}</a>'), escapes=False)
+
+
+def kind_of(schema: Mapping[str, Any], link: str = "{0}") -> str:
+    """Name the type of a value, words of it in back quotes; `link` is how a shape is written."""
     if "$ref" in schema:
-        name = str(schema["$ref"]).rpartition("/")[2]
-        return f'<a href="#{name}">{name}</a>'
+        return link.format(str(schema["$ref"]).rpartition("/")[2])
     if "allOf" in schema:
-        return _kind(schema["allOf"][0])
+        return kind_of(schema["allOf"][0], link)
     if "anyOf" in schema:
-        return " | ".join(_kind(one) for one in schema["anyOf"])
+        return " | ".join(kind_of(one, link) for one in schema["anyOf"])
     if "enum" in schema:
-        return " | ".join(f"<code>{html.escape(str(word))}</code>" for word in schema["enum"])
+        return " | ".join(f"`{word}`" for word in schema["enum"])
     kinds = schema.get("type", "")
     told = " | ".join(kinds) if isinstance(kinds, list) else str(kinds)
     if "items" in schema:
-        told = f"{told}: {_kind(schema['items'])}"
+        told = f"{told}: {kind_of(schema['items'], link)}"
     elif "properties" in schema:
-        told = f"{told}: {', '.join(f'<code>{name}</code>' for name in schema['properties'])}"
+        told = f"{told}: {', '.join(f'`{name}`' for name in schema['properties'])}"
     return f"{told} ({schema['format']})" if "format" in schema else told

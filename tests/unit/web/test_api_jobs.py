@@ -100,6 +100,8 @@ def test_filters_and_pages(client: TestClient, service: Any, query: str, asked: 
         ("profile=%20", "profile"),
         ("profile=a&profile=b", "profile"),
         ("fileName=", "fileName"),
+        ("fileName=a%00", "fileName"),
+        ("profile=%00", "profile"),
         ("fileName=a&fileName=b", "fileName"),
         ("from=2026-1-1", "from"),
         ("from=2026-02-30", "from"),
