@@ -16,6 +16,7 @@ import httpx
 import pytest
 from tests.openapi_client import Answer, GeneratedClient, form
 
+from bulksigner.testing.postgres import PostgresServer
 from bulksigner.testing.served import API_KEY, ServedService
 
 CHECKS = (
@@ -84,7 +85,7 @@ def test_every_operation_succeeds_as_documented(
     assert wait_completed(generated, broken)["status"] == "Failed"
     for operation in ("getHealth", "getReady", "getReadyDetails", "getEvents", "getEventsTypes", "getBackup"):
         call(operation)
-    for operation in ("getProfiles", "getOpenapiV1Json", "getOpenapiJson", "getReference", "getReferenceCss"):
+    for operation in ("getProfiles", "getOpenapiV1Json", "getOpenapiJson", "getReference", "getStaticReferenceCss"):
         call(operation)
     call("getProfilesName", name="DEFAULT")
     assert call("getJobs", query=[("fileName", "A.PDF"), ("from", "2000-01-01")]).json["totalCount"] == 1
@@ -133,6 +134,17 @@ def fuzz(service: ServedService, folder: Path, *options: str) -> None:
 def test_a_fuzzer_finds_no_undocumented_answer(service: ServedService, tmp_path: Path) -> None:
     """API-92, SEC-70: requests made from the document, right and wrong ones: no 500, nothing the document lacks."""
     fuzz(service, tmp_path, "--phases", "examples,coverage", "--max-examples", "10", "--seed", "1")
+
+
+@pytest.mark.soak
+def test_a_fuzzer_finds_nothing_on_a_server_database(
+    serve: Callable[..., ServedService], postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """API-92, DEP-41: PostgreSQL takes no text that SQLite takes without a word; none of it becomes a 500."""
+    with postgres_server.database() as url:
+        service = serve({"ConnectionStrings:Default": url, "Database:Provider": "PostgreSql"})
+        fuzz(service, tmp_path, "--phases", "examples,coverage,fuzzing", "--max-examples", "100")
+        service.stop()
 
 
 @pytest.mark.soak

@@ -13,7 +13,7 @@ from bulksigner.web.route import Route
 from bulksigner.web.schema import Schema, ref
 from bulksigner.web.shapes import SHAPES
 
-__all__ = ["COMMON", "DEFAULT_KEY_HEADER", "OPERATOR", "answers_of", "describe", "refusals_of"]
+__all__ = ["COMMON", "DEFAULT_KEY_HEADER", "INTRODUCTION", "OPERATOR", "answers_of", "describe", "refusals_of"]
 
 DEFAULT_KEY_HEADER = "X-API-Key"
 PROBLEM_TYPE = "application/problem+json"
@@ -22,10 +22,12 @@ _IN_PATH = re.compile(r"\{(\w+)\}")
 # Any route may answer these, and each operator route those, so no row repeats them.
 COMMON = {"request.invalid": 400, "internal": 500}
 OPERATOR = {"auth.invalid-credentials": 401, "auth.misconfigured": 401}
-_INTRODUCTION = (
+INTRODUCTION = (
     "Errors are problem documents (RFC 9457): dispatch on `code`, titles may change. Members and codes are only added; "
     "unknown members of a request are ignored unless a route says otherwise. `HEAD` is answered like `GET`, without a "
-    "body. An unknown path is 404 and a method that a path does not have 405, both `request.invalid`."
+    "body. An unknown path is 404 and a method that a path does not have 405, both `request.invalid`. "
+    "What is no proper HTTP is refused before any route: 413 `upload.too-large`, or `request.invalid` with 400, 431 or "
+    "501."
 )
 
 
@@ -41,7 +43,7 @@ def describe(
         "info": {
             "title": "bulksigner",
             "version": importlib.metadata.version("bulksigner"),
-            "description": _INTRODUCTION,
+            "description": INTRODUCTION,
         },
         "paths": paths,
         "components": {

@@ -52,7 +52,7 @@ class _Writer:
         yield f'<!DOCTYPE html>\n<html lang="{culture}">\n<head>\n<meta charset="utf-8">\n'
         yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         yield f"<title>{self._label('REST API')} · bulksigner</title>\n"
-        yield '<link rel="stylesheet" href="/api/reference.css">\n</head>\n<body>\n<main>\n'
+        yield '<link rel="stylesheet" href="/static/reference.css">\n</head>\n<body>\n<main>\n'
         yield f"<h1>{self._label('REST API')}</h1>\n<p>bulksigner {html.escape(info['version'])} · "
         yield '<a href="?lang=en" hreflang="en">English</a> · <a href="?lang=pt" hreflang="pt-BR">Português</a> · '
         yield '<a href="/api/openapi.json">OpenAPI 3.1</a></p>\n'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bulksigner.web.openapi import INTRODUCTION
+
 __all__ = ["LABELS", "SENTENCES"]
 
 LABELS: Mapping[str, str] = {
@@ -28,13 +30,12 @@ LABELS: Mapping[str, str] = {
 }
 
 SENTENCES: Mapping[str, str] = {
-    "Errors are problem documents (RFC 9457): dispatch on `code`, titles may change. Members and codes are only added; "
-    "unknown members of a request are ignored unless a route says otherwise. `HEAD` is answered like `GET`, without a "
-    "body. An unknown path is 404 and a method that a path does not have 405, both `request.invalid`.": (
+    INTRODUCTION: (
         "Erros são documentos de problema (RFC 9457): decida pelo `code`, os títulos podem mudar. Membros e códigos só "
         "são acrescentados; membros desconhecidos de uma requisição são ignorados, salvo onde a rota diz o contrário. "
         "`HEAD` é respondido como `GET`, sem corpo. Um caminho desconhecido é 404 e um método que o caminho não tem é "
-        "405, ambos `request.invalid`."
+        "405, ambos `request.invalid`. O que não é HTTP correto é recusado antes de qualquer rota: 413 "
+        "`upload.too-large`, ou `request.invalid` com 400, 431 ou 501."
     ),
     "The process answers": "O processo responde",
     "Verdict of each check; 503 if red": "Veredito de cada verificação; 503 se vermelho",

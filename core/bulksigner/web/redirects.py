@@ -1,21 +1,26 @@
-"""Where a browser may be sent: to a path of this service and nowhere else."""
+"""Where a browser may be sent: places of this service only (SEC-23)."""
 
 from __future__ import annotations
 
+import unicodedata
 import urllib.parse
 
-__all__ = ["local_path"]
+__all__ = ["local_place"]
 
-_HOME = "/"
+_LONGEST = 2048
 
 
-def local_path(wanted: str | None) -> str:
-    """Return the path if it is one of this service, else `/`.
-
-    Browsers read a backslash as a slash and drop control characters, so that neither may come (open redirect).
-    """
-    given = wanted or _HOME
-    if not given.startswith("/") or given[1:2] in ("/", "\\") or "\\" in given or not given.isprintable():
-        return _HOME
-    # The header is ASCII; what is encoded already stays.
-    return urllib.parse.quote(given, safe="/?#[]@!$&'()*+,;=:%~-._")
+def local_place(wanted: str | None) -> str:
+    """Return a path of this service, with its query, ready for `Location`; anything else becomes `/`."""
+    if not wanted or len(wanted) > _LONGEST or not wanted.startswith("/") or wanted[1:2] in ("/", "\\"):
+        return "/"
+    if any(unicodedata.category(mark) in ("Cc", "Cs") for mark in wanted):
+        return "/"
+    try:
+        parts = urllib.parse.urlsplit(wanted)
+    except ValueError:
+        return "/"
+    if parts.scheme or parts.netloc:
+        return "/"
+    # Browsers read a backslash as a slash wherever it stands.
+    return urllib.parse.quote(wanted, safe="/?&=%#+:@,;!*'()~$-._")

@@ -371,7 +371,7 @@ ROUTES = (
     ),
     Route(
         "GET",
-        "/api/reference.css",
+        "/static/reference.css",
         Policy.ANONYMOUS,
         document.send_style,
         200,

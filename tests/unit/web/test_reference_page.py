@@ -58,11 +58,11 @@ def test_nothing_is_inline_or_from_elsewhere(client: TestClient) -> None:
     reader, _ = read(client, "en")
     assert not {"script", "style", "iframe", "img", "form"} & set(reader.tags)
     assert not {name for name in reader.attributes if name == "style" or name.startswith("on")}
-    assert reader.fetched == ["/api/reference.css"]
+    assert reader.fetched == ["/static/reference.css"]
     inside = {link[1:] for link in reader.links if link.startswith("#")}
     assert inside <= set(reader.ids)
     assert len(reader.ids) == len(set(reader.ids))
-    style = client.simulate_get("/api/reference.css")
+    style = client.simulate_get("/static/reference.css")
     assert style.headers["content-type"] == "text/css; charset=utf-8"
     assert "url(" not in style.text
     assert "@import" not in style.text

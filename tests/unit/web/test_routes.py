@@ -55,7 +55,7 @@ def test_the_routes_of_this_build() -> None:
         "GET /openapi/v1.json": "Operator",
         "GET /api/openapi.json": "Operator",
         "GET /api/reference": "Operator",
-        "GET /api/reference.css": "Anonymous",
+        "GET /static/reference.css": "Anonymous",
     }
 
 

@@ -7,7 +7,7 @@ import falcon
 from bulksigner.contract.errors import Refusal
 from bulksigner.web.languages import COOKIE, CULTURES
 from bulksigner.web.parameters import Text
-from bulksigner.web.redirects import local_path
+from bulksigner.web.redirects import local_place
 from bulksigner.web.services import WebServices
 
 __all__ = ["QUERY", "choose"]
@@ -33,4 +33,4 @@ def choose(_: WebServices, request: falcon.Request, response: falcon.Response) -
         same_site="Lax",
         secure=request.scheme == "https",
     )
-    response.location = local_path(_REDIRECT.read(request))
+    response.location = local_place(_REDIRECT.read(request))
