@@ -16,7 +16,6 @@ from bulksigner.contract.validation import Finding, Severity, StagedFile
 from bulksigner.files.durable import copy_measured, remove_file
 from bulksigner.files.names import child_of
 from bulksigner.files.work import WorkRoots
-from bulksigner.formats.naming import output_name
 from bulksigner.intake.names import IgnoreRules, clean_client_name
 from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.upload import DEFAULT_PROFILE, read_format
@@ -117,7 +116,7 @@ class FileCheck:
             text = f"Job {holder.id} ({holder.status.value}) has a file of this name."
             yield _error("file.already-processed", _NAME, text, "Send it under another name, or delete that job first.")
         try:
-            signed = self.roots.output_path(_name_signed(name, stored, format))
+            signed = self.roots.output_path(stored.name_output(name, format))
         except BulkSignerError as refused:
             yield _error("upload.invalid-name", _NAME, refused.message, "Give the file a shorter name.")
             return
@@ -163,11 +162,6 @@ def report_members(report: FileReport) -> dict[str, object]:
 def output_of(job: Job, stored: StoredProfile) -> str | None:
     """Return the name of a job's output by the profile's naming as it is now (PIPE-89); None for one without a name."""
     try:
-        return _name_signed(job.file_name, stored, job.format)
+        return stored.name_output(job.file_name, job.format)
     except StepFailed:
         return None
-
-
-def _name_signed(name: str, stored: StoredProfile, format: Format) -> str:
-    is_pem = stored.save_as_pem and format is Format.CADES
-    return output_name(name, format, pem=is_pem, preserve=stored.preserve_file_extension)

@@ -16,7 +16,6 @@ from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
-from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
@@ -146,10 +145,7 @@ class Work:
     @property
     def output_name(self) -> str:
         """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87)."""
-        stored = self.opened.stored
-        return output_name(
-            self.job.file_name, self.job.format, pem=self.is_pem, preserve=stored.preserve_file_extension
-        )
+        return self.opened.stored.name_output(self.job.file_name, self.job.format)
 
     def perform(self, task: Task[T]) -> Effect[T]:
         """Return the effect of a task of the engine."""

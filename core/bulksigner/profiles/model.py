@@ -10,6 +10,7 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.signing import Format
+from bulksigner.formats.naming import output_name
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile"]
 
@@ -39,6 +40,11 @@ class StoredProfile:
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
+
+    def name_output(self, file_name: str, format: Format) -> str:
+        """Return what a signed file is called by this profile (PIPE-89); raises `StepFailed` for a name too long."""
+        is_pem = format is Format.CADES and self.save_as_pem
+        return output_name(file_name, format, pem=is_pem, preserve=self.preserve_file_extension)
 
 
 class KeyHold:

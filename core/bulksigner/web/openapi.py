@@ -72,7 +72,7 @@ def _operation(route: Route, codes: Mapping[str, ErrorCode]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _identify(route),
         "summary": route.summary,
-        "tags": [route.path.strip("/").split("/")[1]],
+        "tags": [_subject(route.path)],
         "x-policy": route.policy.value,
         "responses": _responses(route, codes),
     }
@@ -96,6 +96,11 @@ def _identify(route: Route) -> str:
     """Make an id of method and path, such as `getJobsIdOutput`."""
     words = re.findall(r"[A-Za-z0-9]+", route.path.removeprefix("/api"))
     return route.method.lower() + "".join(word[0].upper() + word[1:] for word in words)
+
+
+def _subject(path: str) -> str:
+    """Name the group of a route: the first part of its path behind `/api`."""
+    return path.removeprefix("/api").strip("/").partition("/")[0]
 
 
 def _of_path(name: str) -> Schema:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bulksigner.web.portuguese import LABELS, SENTENCES
-from bulksigner.web.shapes import SHAPES
 
 __all__ = ["LANGUAGES", "STYLE", "kind_of", "render_page"]
 
@@ -119,8 +118,7 @@ class _Writer:
 
     def _shapes(self) -> Iterator[str]:
         yield f"<h2>{self._label('Shapes')}</h2>\n"
-        for name in SHAPES:
-            schema = self._document["components"]["schemas"][name]
+        for name, schema in self._document["components"]["schemas"].items():
             yield f'<h3 id="{name}"><code>{name}</code></h3>\n'
             if "properties" not in schema:
                 yield f"<p>{_kind(schema)}</p>\n"

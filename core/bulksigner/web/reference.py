@@ -107,7 +107,7 @@ def _bodies(routes: Sequence[Route]) -> Iterator[str]:
     for route in routes:
         if route.body is not None:
             for name, schema in route.body.schema["properties"].items():
-                yield f"| `{route.name}` | `{route.body.media_type}` | `{name}` | {schema['description']} |"
+                yield f"| `{route.name}` | `{route.body.media_type}` | `{name}` | {schema.get('description', '')} |"
     yield ""
 
 
