@@ -76,6 +76,8 @@ def test_every_operation_succeeds_as_documented(
     content = pdf_file()
     checked = call("postFilesCheck", body=form(content)).json
     assert checked == {"profile": "default", "wouldSign": True, "findings": []}
+    [finding] = call("postFilesCheck", body=form(b"text", name="a.pdf")).json["findings"]
+    assert (finding["code"], finding["place"]) == ("sign.failed", "byte 0")
     job = call("postFiles", body=form(content, before={"metadata": '{"batch": "17"}'})).json["jobId"]
     assert wait_completed(generated, job)["status"] == "Completed"
     (service.root / "c.pdf").write_bytes(content)

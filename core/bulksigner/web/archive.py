@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
+from typing import BinaryIO
 
 import attrs
 
@@ -97,7 +100,7 @@ class _Sink(io.RawIOBase):
 
 def _write(archive: zipfile.ZipFile, sink: _Sink, entry: Entry) -> Iterator[bytes]:
     # A name that is no Unicode has no place in an archive; its bytes are kept as far as they go.
-    info = zipfile.ZipInfo(entry.name.encode("utf-8", "replace").decode())
+    info = zipfile.ZipInfo(entry.name.encode("utf-8", "replace").decode(), _written_at(entry.output.stream))
     info.external_attr = _READABLE
     left = info.file_size = entry.output.length
     with archive.open(info, "w", force_zip64=left >= zipfile.ZIP64_LIMIT) as target:
@@ -109,3 +112,9 @@ def _write(archive: zipfile.ZipFile, sink: _Sink, entry: Entry) -> Iterator[byte
             left -= len(block)
             target.write(block)
             yield sink.take()
+
+
+def _written_at(stream: BinaryIO) -> tuple[int, int, int, int, int, int]:
+    """Return the local time of a file as an archive keeps it, which knows none before 1980."""
+    at = datetime.datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime).astimezone()
+    return max((at.year, at.month, at.day, at.hour, at.minute, at.second), (1980, 1, 1, 0, 0, 0))

@@ -125,6 +125,36 @@ def test_the_served_document_names_the_header_in_force(generated: Callable[..., 
         assert generated().call(operation).json == json.loads(json.dumps(DOCUMENT))
 
 
+@pytest.mark.parametrize("operation", CLIENT.operations)
+def test_a_handler_reads_the_parameters_it_declares(
+    generated: Callable[..., GeneratedClient],
+    service: Any,
+    new_job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+) -> None:
+    """API-92: of the query each route looks at what its row declares, all of it and nothing else."""
+    read: set[str] = set()
+
+    def spy(name: str) -> None:
+        original = getattr(falcon.Request, name)
+
+        def record(request: falcon.Request, parameter: str, *args: Any, **options: Any) -> Any:
+            read.add(parameter)
+            return original(request, parameter, *args, **options)
+
+        monkeypatch.setattr(falcon.Request, name, record)
+
+    for name in ("get_param", "get_param_as_list", "has_param"):
+        spy(name)
+    service.add(new_job())
+    own = {"id": JOB} if "id" in CLIENT.operations[operation].names("path") else {}
+    given = {"postCulture": [("culture", "pt-BR")], "getJobsArchive": [("id", JOB)]}.get(operation)
+    generated().call(operation, query=given, **own)
+    # A field that belongs in the form is looked for in the query, to be refused there.
+    assert read - {"metadata"} == set(CLIENT.operations[operation].names("query"))
+
+
 def provoke(
     generated: Callable[..., GeneratedClient], service: Any, new_job: Any, operation: str, status: int, code: str
 ) -> Answer:
