@@ -94,7 +94,12 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
 
 
 def _parameters(routes: Sequence[Route]) -> Iterator[str]:
-    yield from ("## Parameters", "", "Parameters that a route does not know are ignored.", "")
+    yield from (
+        "## Parameters",
+        "",
+        "Parameters that a route does not know are ignored, but `POST /api/cleanup` refuses them.",
+        "",
+    )
     yield from ("| Route | Parameter | Type | Meaning |", "|---|---|---|---|")
     for route in routes:
         for one in route.query:

@@ -36,11 +36,10 @@ def send(services: WebServices, request: falcon.Request, response: falcon.Respon
         for job in jobs:
             try:
                 found.append((job, open_output(services.output_root, job, services.name_output(job))))
-            except NotAllowed as gone:
+            except NotAllowed:
                 missing.append(Missing(job.id, PurePath(job.output_path or job.file_name).name))
-                last = gone
         if not found:
-            raise last
+            raise NotAllowed("None of these signed files is there any more.", code="job.output-gone")
         archive = Archive(name_entries(found), missing)
     except BaseException:
         for _, output in found:
