@@ -13,7 +13,7 @@ from bulksigner.contract.signing import Measured
 from bulksigner.formats.cms import SignedData
 from bulksigner.formats.measuring import require_same
 from bulksigner.formats.model import FormatRefused
-from bulksigner.formats.spec import BASELINE_B, SignatureSpec
+from bulksigner.formats.spec import SignatureSpec
 
 __all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner", "look_at_pdf", "read_document"]
 
@@ -92,6 +92,7 @@ def read_document(source: BinaryIO, expected: Measured, digest: Digest) -> tuple
 def look_at_pdf(source: BinaryIO, expected: Measured) -> None:
     """Raise `FormatRefused` where `PadesSigner.sign` would, without a key: prepare the update and drop it (BEY-11)."""
     from bulksigner.formats import pdf_update
+    from bulksigner.formats.spec import BASELINE_B
 
     document, _, _ = read_document(source, expected, Digest.SHA256)
     pdf_update.append_signature(

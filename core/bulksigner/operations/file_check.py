@@ -106,7 +106,8 @@ class FileCheck:
         if profile.degraded is not None:
             text = f"Signing profile '{profile.name}' cannot sign: {self.scrub(profile.degraded)}"
             yield _error("profile.degraded", _PROFILE, text, "Mend what is named, then reopen or restart.")
-        reason = profile.outside_validity(self.now())
+        # Apart from that it is degraded, which was told.
+        reason = attrs.evolve(profile, degraded=None).find_fault(self.now())
         if reason is not None:
             yield _error("sign.certificate-invalid", "certificate", reason, "Configure a certificate that is in force.")
 
