@@ -46,8 +46,9 @@ from bulksigner.observability.log_files import LogFiles, prepare_log_files
 from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
 from bulksigner.operations.deletion_news import DeletionNews
+from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import assemble
-from bulksigner.pipeline.engine import Engine, InProcessEngine
+from bulksigner.pipeline.engine import Engine, InProcessEngine, ask
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
@@ -291,6 +292,17 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     backups = _plan_backups(core.backup, store, scrubber.scrub, metrics)
     retention = _plan_retention(core.retention, store, roots, folders, pause, metrics)
     metrics.read_with(core_gauges(store, jobs, pause, profiles, volumes, backups, has_retention=retention is not None))
+    file_check = FileCheck(
+        profile=profiles.get,
+        registry=foundation.registry,
+        format_of=enqueue.format_of,
+        rules=folders.landing.rules,
+        names=names,
+        roots=roots,
+        look=partial(ask, engine),
+        scrub=scrubber.scrub,
+        now=utc_now,
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -308,6 +320,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         enqueue=enqueue,
         uploads=uploads,
         operations=operations,
+        file_check=file_check,
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,

@@ -21,6 +21,7 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
+from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
@@ -62,6 +63,7 @@ class Service:
     enqueue: EnqueueService
     uploads: UploadDoor
     operations: Operations
+    file_check: FileCheck
     readiness: Readiness
     announce: Callable[[Changed], None]
     figures: Panel | None

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bulksigner.cli.output import forgiving_output
@@ -64,6 +65,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.service import check
 
             return check(as_json=parsed.json)
+        if parsed.command == "check-file":
+            from bulksigner.cli.file_check import check_file
+
+            return check_file(parsed.path, profile=parsed.profile, format=parsed.format, as_json=parsed.json)
         if parsed.command in ("profiles", "profile"):
             from bulksigner.cli.profiles import run
 
@@ -168,6 +173,11 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--force", action="store_true", help="replace an existing settings file")
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
+    look = commands.add_parser("check-file", help="tell whether a file would be signed, and if not why")
+    look.add_argument("path", type=Path, help="the file; nothing of it is kept")
+    look.add_argument("--profile", metavar="NAME", help="signing profile; without it `default`")
+    look.add_argument("--format", metavar="FORMAT", help="signature format; without it the profile's choice")
+    look.add_argument("--json", action="store_true", help="print the findings as JSON")
     add_profile_verbs(commands)
     _add_job_verbs(commands)
     statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")

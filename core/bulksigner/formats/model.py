@@ -8,16 +8,25 @@ from typing import BinaryIO, Protocol
 import attrs
 
 from bulksigner.contract.certificate import KeyAlgorithm
-from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.contract.signing import Format, Measured
 
 __all__ = ["CheckFailed", "Checked", "ContentChanged", "Expectation", "FileSigner", "FormatRefused"]
 
 
 class FormatRefused(BulkSignerError):
-    """Refuse content that the format cannot sign; the text names the first defect and its place."""
+    """Refuse content that the format cannot sign; the text names the first defect and its place.
+
+    `problem`, `place` (byte, line:column or part of the file) and `remedy` are what a finding shows of it (BEY-10).
+    """
 
     default_code = "sign.failed"
+
+    def __init__(self, problem: str, *, place: str = "", remedy: str = "", code: str | None = None) -> None:
+        super().__init__(join(problem, remedy), code=code)
+        self.problem = problem
+        self.place = place
+        self.remedy = remedy
 
 
 class ContentChanged(BulkSignerError):

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import io
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bulksigner.contract.certificate import Digest, OpenedKey
 from bulksigner.contract.signing import Measured
@@ -15,7 +15,7 @@ from bulksigner.formats.measuring import require_same
 from bulksigner.formats.model import FormatRefused
 from bulksigner.formats.spec import SignatureSpec
 
-__all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner"]
+__all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner", "look_at_pdf", "read_document"]
 
 MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
 """Largest file that is signed; up to twice its length is held in memory."""
@@ -23,6 +23,7 @@ MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
 _HEADER = b"%PDF-"
 _HEADER_SEARCH_BYTES = 1024
 _END_SEARCH_BYTES = 2048
+_AGAIN = "Produce the file again and submit it."
 # Each on a line of its own, as pyHanko wants them: looking for a line's start, it would read a file of junk whole.
 _END = re.compile(rb"[\r\n]startxref[\0\t\n\f\r ]++(\d{1,15})[\0\t\f ]*+[\r\n][\r\n]*+%%EOF")
 
@@ -43,26 +44,12 @@ class PadesSigner:
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Write `source` followed by the signature's update to `target`; see `FileSigner.sign`."""
         digest = self._spec.digest
-        if expected.length > MAX_DOCUMENT_BYTES:
-            raise FormatRefused(
-                f"The file has {expected.length} bytes; PDF files are signed up to {MAX_DOCUMENT_BYTES} bytes. "
-                "Split it, or have it signed as CAdES."
-            )
-        source.seek(0)
-        document = io.BytesIO(source.read())
-        # The input's, the signature's and the artifact's digest all begin with the same bytes, hashed once for all.
-        with document.getbuffer() as content:
-            length = len(content)
-            artifact = hashlib.sha256(content)
-            signed = artifact.copy() if digest is Digest.SHA256 else hashlib.new(digest.value, content)
-            require_same(Measured(length, artifact.digest()), expected)
-            _require_header(content)
-            _require_end(content)
-
+        document, artifact, signed = read_document(source, expected, digest)
+        length = expected.length
         start, end = self._pdf_update.append_signature(
             document,
             self._pdf_update.EmptySignature(
-                field_name=f"Signature{expected.sha256[:8].hex()}",
+                field_name=_field_name(expected),
                 filter=self._spec.pades_filter,
                 sub_filter=self._spec.pades_sub_filter,
                 signed_at=signed_at,
@@ -80,15 +67,60 @@ class PadesSigner:
             return Measured(len(content), artifact.digest())
 
 
+def read_document(source: BinaryIO, expected: Measured, digest: Digest) -> tuple[io.BytesIO, Any, Any]:
+    """Read the file into memory and refuse what its length, its beginning or its end forbids.
+
+    Returns the document with its running SHA-256 and its running `digest`: the input's, the signature's and the
+    artifact's digest all begin with the same bytes, hashed once for all.
+    """
+    if expected.length > MAX_DOCUMENT_BYTES:
+        raise FormatRefused(
+            f"The file has {expected.length} bytes; PDF files are signed up to {MAX_DOCUMENT_BYTES} bytes.",
+            remedy="Split it, or have it signed as CAdES.",
+        )
+    source.seek(0)
+    document = io.BytesIO(source.read())
+    with document.getbuffer() as content:
+        artifact = hashlib.sha256(content)
+        signed = artifact.copy() if digest is Digest.SHA256 else hashlib.new(digest.value, content)
+        require_same(Measured(len(content), artifact.digest()), expected)
+        _require_header(content)
+        _require_end(content)
+    return document, artifact, signed
+
+
+def look_at_pdf(source: BinaryIO, expected: Measured) -> None:
+    """Raise `FormatRefused` where `PadesSigner.sign` would, without a key: prepare the update and drop it (BEY-11)."""
+    from bulksigner.formats import pdf_update
+    from bulksigner.formats.spec import BASELINE_B
+
+    document, _, _ = read_document(source, expected, Digest.SHA256)
+    pdf_update.append_signature(
+        document,
+        pdf_update.EmptySignature(
+            field_name=_field_name(expected),
+            filter=BASELINE_B.pades_filter,
+            sub_filter=BASELINE_B.pades_sub_filter,
+            signed_at=datetime.datetime.now(datetime.UTC),
+            reserved_bytes=0,
+        ),
+    )
+
+
+def _field_name(expected: Measured) -> str:
+    return f"Signature{expected.sha256[:8].hex()}"
+
+
 def _require_header(content: memoryview) -> None:
     start = bytes(content[:_HEADER_SEARCH_BYTES])
     position = start.find(_HEADER)
     if position > 0:
         raise FormatRefused(
-            f"The PDF has junk before its header (bytes 0 to {position - 1}); remove it before the file is signed."
+            f"The PDF has junk before its header (bytes 0 to {position - 1}); remove it before the file is signed.",
+            place="byte 0",
         )
     if position < 0:
-        raise FormatRefused("The file is not a PDF: it does not begin with %PDF-.")
+        raise FormatRefused("The file is not a PDF: it does not begin with %PDF-.", place="byte 0")
 
 
 def _require_end(content: memoryview) -> None:
@@ -97,10 +129,13 @@ def _require_end(content: memoryview) -> None:
     if not ends:
         raise FormatRefused(
             f"The PDF is cut off or damaged: its last {_END_SEARCH_BYTES} bytes have no startxref, offset and %%EOF, "
-            "each on a line of its own. Produce the file again and submit it."
+            "each on a line of its own.",
+            place=f"byte {len(content)}",
+            remedy=_AGAIN,
         )
     if int(ends[-1]) >= len(content):
         raise FormatRefused(
-            f"The PDF is damaged: its startxref names byte {int(ends[-1])}, and the file has {len(content)} bytes. "
-            "Produce the file again and submit it."
+            f"The PDF is damaged: its startxref names byte {int(ends[-1])}, and the file has {len(content)} bytes.",
+            place=f"byte {len(content)}",
+            remedy=_AGAIN,
         )

@@ -55,7 +55,10 @@ def append_signature(document: io.BytesIO, signature: EmptySignature) -> tuple[i
     try:
         reader = PdfFileReader(document, strict=True)
         if "/Encrypt" in reader.trailer:
-            raise FormatRefused("The PDF is encrypted (trailer, /Encrypt); remove its protection before it is signed.")
+            raise FormatRefused(
+                "The PDF is encrypted (trailer, /Encrypt); remove its protection before it is signed.",
+                place="trailer, /Encrypt",
+            )
         place = "document catalog"
         writer = _Update(document, prev=reader)
         _require_changes_allowed(writer.root)
@@ -71,7 +74,7 @@ def append_signature(document: io.BytesIO, signature: EmptySignature) -> tuple[i
     except Exception as error:
         # pyHanko lets through whatever a malformed file provokes: AssertionError, RecursionError, TypeError.
         raise FormatRefused(
-            f"The PDF is damaged ({place}): {_describe(error)}. Repair the file and submit it."
+            f"The PDF is damaged ({place}): {_describe(error)}.", place=place, remedy="Repair the file and submit it."
         ) from error
     start, end = contents.offset, contents.offset + len(contents.encoded)
     length = document.seek(0, io.SEEK_END)
@@ -108,7 +111,9 @@ def _require_changes_allowed(root: Any) -> None:
         if _entry(_entry(reference, "/TransformParams", {}), "/P", _DOC_MDP_DEFAULT) == _NO_CHANGES:
             raise FormatRefused(
                 "The PDF is certified with no changes allowed (catalog, /Perms /DocMDP, level 1); "
-                "a further signature would break that certification."
+                "a further signature would break that certification.",
+                place="catalog, /Perms /DocMDP",
+                remedy="Have the file signed before it is certified, or signed as CAdES.",
             )
 
 
@@ -119,7 +124,9 @@ def _entry(dictionary: Any, key: str, default: Any) -> Any:
 
 def _find_first_page(writer: Any) -> Any:
     if _entry(writer.root["/Pages"], "/Count", 0) < 1:
-        raise FormatRefused("The PDF has no pages (page tree, /Count); there is nothing to sign.")
+        raise FormatRefused(
+            "The PDF has no pages (page tree, /Count); there is nothing to sign.", place="page tree, /Count"
+        )
     return writer.find_page_for_modification(0)[0]
 
 

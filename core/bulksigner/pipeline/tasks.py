@@ -17,12 +17,14 @@ from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
+from bulksigner.contract.validation import Finding
 from bulksigner.encryption.envelope import measure_content, write_envelope
 from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files import durable
 from bulksigner.files.work import open_place
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
+from bulksigner.formats.preflight import find_defects
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.registry import Registry
 
@@ -32,11 +34,13 @@ __all__ = [
     "Delivered",
     "DiscardTask",
     "EncryptTask",
+    "LookTask",
     "NearInput",
     "SignTask",
     "StageTask",
     "Task",
     "carry_out",
+    "look_here",
     "sign_here",
     "stage_here",
 ]
@@ -75,6 +79,15 @@ class SignTask(Task[Measured]):
     signed_at: datetime.datetime
     options: Mapping[str, str]
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen
+class LookTask(Task[tuple[Finding, ...]]):
+    """One file to look at as signing would, without a key and outside of any job (BEY-10)."""
+
+    staged: Path
+    format: Format
+    measured: Measured
 
 
 @attrs.frozen
@@ -146,6 +159,8 @@ def carry_out(
     elif isinstance(task, DiscardTask):
         discard_here(task)
         answer = None
+    elif isinstance(task, LookTask):
+        answer = look_here(task)
     else:
         raise StepFailed(f"The engine was asked for something it does not know: {type(task).__name__}.")
     return answer  # type: ignore[no-any-return]
@@ -180,6 +195,12 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
     if not isinstance(outcome, Signed):
         raise StepFailed(f"Method {task.method} did not sign here but answered {type(outcome).__name__}.")
     return outcome.measured
+
+
+def look_here(task: LookTask) -> tuple[Finding, ...]:
+    """Look at a file in this process."""
+    with durable.open_regular(task.staged) as source:
+        return find_defects(source, task.format, task.measured)
 
 
 def check_here(task: CheckTask) -> Checked:

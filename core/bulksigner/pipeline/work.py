@@ -17,7 +17,6 @@ from bulksigner.contract.storage import Fingerprint, Folder
 from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
-from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
@@ -25,6 +24,7 @@ from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
+from bulksigner.pipeline.validators import VALIDATION_LIMIT_SECONDS
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
@@ -35,9 +35,6 @@ from bulksigner.trust.validation import CertificateValidation
 __all__ = ["Inputs", "Parts", "Work"]
 
 T = TypeVar("T")
-
-VALIDATION_LIMIT_SECONDS = 300.0
-"""A file validator that takes longer is taken for hung, as a call of the engine is, and the job fails (SEC-70)."""
 
 
 class Inputs(Protocol):
@@ -162,14 +159,7 @@ class Work:
     @property
     def output_name(self) -> str:
         """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87)."""
-        stored = self.opened.stored
-        return output_name(
-            self.job.file_name,
-            self.job.format,
-            pem=self.is_pem,
-            preserve=stored.preserve_file_extension,
-            suffix=SUFFIX if stored.encrypt else "",
-        )
+        return self.opened.stored.name_output(self.job.file_name, self.job.format)
 
     @property
     def signed_name(self) -> str:

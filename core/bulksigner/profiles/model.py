@@ -10,6 +10,8 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.signing import Format
+from bulksigner.encryption.envelope import SUFFIX
+from bulksigner.formats.naming import output_name
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile", "find_invalidity"]
 
@@ -43,6 +45,17 @@ class StoredProfile:
     """Whether its outputs leave as envelopes (CFG-91)."""
     validate_certificate: bool = False
     require_non_repudiation: bool = True
+
+    def name_output(self, file_name: str, format: Format) -> str:
+        """Return what a signed file is called by this profile (PIPE-89); raises `StepFailed` for a name too long."""
+        is_pem = format is Format.CADES and self.save_as_pem
+        return output_name(
+            file_name,
+            format,
+            pem=is_pem,
+            preserve=self.preserve_file_extension,
+            suffix=SUFFIX if self.encrypt else "",
+        )
 
 
 class KeyHold:

@@ -14,6 +14,7 @@ import pytest
 from falcon.testing import TestClient
 
 from bulksigner.contract.errors import NotAllowed, RaceLost
+from bulksigner.jobs.listing import EVERY_JOB, JobFilter
 from bulksigner.jobs.model import HistoryEntry
 from bulksigner.jobs.states import JobStatus
 from bulksigner.operations.people import Person
@@ -21,6 +22,10 @@ from bulksigner.web.outputs import disposition
 
 JOB = "0f8fad5b-d9cb-469f-a165-000000000001"
 Building = Callable[..., Any]
+
+
+def day(number: int) -> datetime.datetime:
+    return datetime.datetime(2026, 3, number, tzinfo=datetime.UTC)
 
 
 def test_a_page_of_jobs(client: TestClient, service: Any, new_job: Building) -> None:
@@ -51,26 +56,29 @@ def test_a_page_of_jobs(client: TestClient, service: Any, new_job: Building) -> 
         "pageSize": 50,
         "totalCount": 7,
     }
-    assert service.pages == [{"status": None, "profile": None, "page": 1, "page_size": 50}]
+    assert service.pages == [{"wanted": EVERY_JOB, "page": 1, "page_size": 50}]
 
 
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
-        ("status=AwaitingApproval", {"status": JobStatus.AWAITING_APPROVAL}),
-        ("profile=folha%20A", {"profile": "folha A"}),
+        ("status=AwaitingApproval", {"wanted": JobFilter(status=JobStatus.AWAITING_APPROVAL)}),
+        ("profile=folha%20A", {"wanted": JobFilter(profile="folha A")}),
         ("page=10737418&pageSize=200", {"page": 10_737_418, "page_size": 200}),
         ("pageSize=99999999999", {"page_size": 200}),
         ("pageSize=0&page=0", {"page_size": 1, "page": 1}),
         ("pageSize=-5&page=-7", {"page_size": 1, "page": 1}),
-        ("profile=a,b", {"profile": "a,b"}),
+        ("profile=a,b", {"wanted": JobFilter(profile="a,b")}),
         ("unknown=1", {}),
+        ("fileName=%25_%C3%A7", {"wanted": JobFilter(file_name="%_ç")}),
+        ("from=2026-03-02&to=2026-03-02", {"wanted": JobFilter(since=day(2), until=day(3))}),
+        ("to=9999-12-31", {}),
     ],
 )
 def test_filters_and_pages(client: TestClient, service: Any, query: str, asked: dict[str, object]) -> None:
     """API-57: sizes are capped, low values read as 1, unknown parameters are ignored."""
     assert client.simulate_get("/api/jobs", query_string=query).status_code == 200
-    assert service.pages == [{"status": None, "profile": None, "page": 1, "page_size": 50} | asked]
+    assert service.pages == [{"wanted": EVERY_JOB, "page": 1, "page_size": 50} | asked]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +100,16 @@ def test_filters_and_pages(client: TestClient, service: Any, query: str, asked: 
         ("profile=", "profile"),
         ("profile=%20", "profile"),
         ("profile=a&profile=b", "profile"),
-        ("fileName=x", "fileName"),
-        ("from=2026-01-01", "from"),
-        ("to=2026-01-01", "to"),
+        ("fileName=", "fileName"),
+        ("fileName=a%00", "fileName"),
+        ("profile=%00", "profile"),
+        ("fileName=a&fileName=b", "fileName"),
+        ("from=2026-1-1", "from"),
+        ("from=2026-02-30", "from"),
+        ("from=2026-01-01T00:00:00Z", "from"),
+        ("from=20260101", "from"),
+        ("to=", "to"),
+        ("from=2026-01-02&to=2026-01-01", "to"),
     ],
 )
 def test_a_bad_filter_is_refused_and_never_widens(client: TestClient, service: Any, query: str, field: str) -> None:

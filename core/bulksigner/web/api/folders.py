@@ -8,11 +8,13 @@ from bulksigner.contract.errors import NotFound
 from bulksigner.operations.folder_list import FolderView
 from bulksigner.operations.rescanning import COUNTS
 from bulksigner.web.guards import person_of
-from bulksigner.web.query import read_single
+from bulksigner.web.parameters import Text
 from bulksigner.web.services import FolderReport, WebServices
 from bulksigner.web.wire import dump_json, wire_time
 
-__all__ = ["list_all", "rescan"]
+__all__ = ["FOLDER", "list_all", "rescan"]
+
+FOLDER = Text("folder", "Only this input folder.", code="request.invalid", may_be_blank=True)
 
 
 def list_all(services: WebServices, _: falcon.Request, response: falcon.Response) -> None:
@@ -22,7 +24,7 @@ def list_all(services: WebServices, _: falcon.Request, response: falcon.Response
 
 def rescan(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
     """Offer every file of one input folder, or of all, to the queue again."""
-    folder = read_single(request, "folder", code="request.invalid")
+    folder = FOLDER.read(request)
     if folder == "":
         # An empty name must not widen to all folders.
         raise NotFound("The parameter folder is empty; leave it out to rescan all folders.", code="folder.not-found")

@@ -1,0 +1,36 @@
+"""What stands in the way of a signature, told before a key is used, by the code that signs (BEY-10 to BEY-12)."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from bulksigner.contract.signing import Format, Measured
+from bulksigner.contract.validation import Finding, Severity
+from bulksigner.formats.model import FormatRefused
+
+__all__ = ["find_defects", "finding_of"]
+
+
+def find_defects(source: BinaryIO, format: Format, expected: Measured) -> tuple[Finding, ...]:
+    """Return what makes a file unfit for a format: nothing, or the first defect, as signing would meet it.
+
+    Any file can be signed as CAdES. Raises `ContentChanged` when the bytes read are not `expected`.
+    """
+    try:
+        if format is Format.PADES:
+            from bulksigner.formats.pades import look_at_pdf
+
+            look_at_pdf(source, expected)
+        elif format is Format.XADES:
+            from bulksigner.formats.xades import look_at_xml
+
+            look_at_xml(source, expected)
+    except FormatRefused as refused:
+        return (finding_of(refused),)
+    return ()
+
+
+def finding_of(refused: FormatRefused) -> Finding:
+    """Return a refusal as a finding; its code is that of the job that would fail."""
+    code = refused.code or FormatRefused.default_code
+    return Finding(code, Severity.ERROR, refused.place, refused.problem, refused.remedy)
