@@ -14,6 +14,7 @@ from bulksigner.contract.hookspecs import hookimpl
 from bulksigner.contract.intake import Candidate, IntakeSource
 from bulksigner.contract.notes import KeepsNotes, Notes
 from bulksigner.contract.observe import BannerRow, JobChange, ReadinessCheck, ReadinessRow
+from bulksigner.contract.policy import CertificateElement, Joining, KeyRule, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.settings import Check, Schema, Secret, Settings, at_least, between, matches_length, option
 from bulksigner.contract.signing import (
     Dispatched,
@@ -44,6 +45,7 @@ __all__ = [
     "BannerRow",
     "BulkSignerError",
     "Candidate",
+    "CertificateElement",
     "CertificateSource",
     "Check",
     "CheckReport",
@@ -61,14 +63,17 @@ __all__ = [
     "Hold",
     "IntakeSource",
     "JobChange",
+    "Joining",
     "KeepsNotes",
     "KeyAlgorithm",
+    "KeyRule",
     "KnowsFault",
     "Measured",
     "Notes",
     "OpenedKey",
     "Overtaken",
     "PermanentFailure",
+    "PolicyIdentifier",
     "ProviderError",
     "ReadinessCheck",
     "ReadinessRow",
@@ -79,6 +84,7 @@ __all__ = [
     "Secret",
     "Settings",
     "Severity",
+    "SignatureSpec",
     "Signed",
     "SigningMethod",
     "SigningRequest",

@@ -169,7 +169,9 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
-    seeded = seed_profiles(profile_rows, core, sealer, utc_now, has_roots=bool(foundation.trust))
+    seeded = seed_profiles(
+        profile_rows, core, sealer, utc_now, policies=foundation.policies, has_roots=bool(foundation.trust)
+    )
     if not foundation.trust and (failures := explain_no_roots(profile_rows.all())):
         raise ConfigurationRefused(failures)
     foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
@@ -177,7 +179,12 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     if envelope_key is not None:
         undo.callback(envelope_key.wipe)
     profiles = open_profiles(
-        profile_rows, foundation.registry, sealer, scrubber.register, is_encryption_on=envelope_key is not None
+        profile_rows,
+        foundation.registry,
+        sealer,
+        scrubber.register,
+        policies=foundation.policies,
+        is_encryption_on=envelope_key is not None,
     )
     undo.callback(profiles.close)
     validation = plan_validation(foundation)
@@ -216,7 +223,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     profile_watch = ProfileWatch(
         profile_rows,
         profiles,
-        ProfileOpener(foundation.registry, sealer, scrubber.register, envelope_key is not None),
+        ProfileOpener(foundation.registry, sealer, scrubber.register, envelope_key is not None, foundation.policies),
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,

@@ -14,8 +14,9 @@ from pathlib import Path
 import attrs
 
 from bulksigner.contract.codes import CODES, ErrorCode
-from bulksigner.contract.errors import ConfigurationRefused, Failure
+from bulksigner.contract.errors import ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.jobs.model import Owner, utc_now
 from bulksigner.observability.redaction import Scrubber, list_environment_secrets
 from bulksigner.plugin_system import roles
@@ -43,6 +44,7 @@ class Foundation:
     settings: LoadedSettings
     installed: Installed
     codes: Mapping[str, ErrorCode]
+    policies: PolicyTable
     trust: TrustSet
     scrubber: Scrubber
     """Knows every secret of the settings and of the variables; those of stored profiles join when they are opened."""
@@ -82,15 +84,33 @@ def lay_foundation(
         trust = load_trust(settings.core.signing.trust)
     except ConfigurationRefused as refused:
         failures += refused.failures
+    policies = shipped_policies()
+    try:
+        policies = _read_policies(settings)
+    except PermanentFailure as error:
+        remedy = "Mend it, or remove the key to use the policies that come with the product."
+        failures.append(Failure("Signing:Policies:Path", error.message, remedy))
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, trust, scrubber)
+    return Foundation(
+        variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, policies, trust, scrubber
+    )
 
 
 def _own_secrets(environ: Mapping[str, str]) -> list[Secret]:
     """Return the secrets among the variables that are no settings, such as a PIN; settings were read already."""
     others = {name: value for name, value in environ.items() if "__" not in name}
     return [secret for secret in list_environment_secrets(others) if secret]
+
+
+def _read_policies(settings: LoadedSettings) -> PolicyTable:
+    """Return the policies of the folder that is named, or those that come with the product (ICP-05, CFG-187)."""
+    path = settings.core.signing.policies.path
+    if path is None:
+        return shipped_policies()
+    from bulksigner.formats.policy_files import read_folder  # lxml is not loaded where nothing asks for it
+
+    return read_folder(settings.content_root / path)
 
 
 def open_store(settings: LoadedSettings) -> Store:

@@ -182,7 +182,13 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
     is_encryption_on = foundation.settings.core.encryption.enabled
-    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer, is_encryption_on=is_encryption_on)
+    profiles = open_profiles(
+        ProfileStore(store),
+        foundation.registry,
+        sealer,
+        policies=foundation.policies,
+        is_encryption_on=is_encryption_on,
+    )
     if not profiles.all:
         yield from _seed_rows(foundation, alerts)
         return
@@ -222,10 +228,18 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
             enabled=seed.enabled,
             method=seed.method,
             validate_certificate=bool(core.signing.profiles) and seed.validate_certificate,
+            policy=seed.policy,
+            xml_flavor=seed.xml.flavor,
+            xml_sha1_until=seed.xml.sha1_until,
         )
         for seed in seeds
     ]
-    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes), has_roots=bool(foundation.trust))
+    report = foresee_import(
+        core,
+        Sealer(core.signing.profile_secrets_key, bytes),
+        policies=foundation.policies,
+        has_roots=bool(foundation.trust),
+    )
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 

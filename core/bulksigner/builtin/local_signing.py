@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, PermanentFailure, ProviderError, StepFailed
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import (
     Dispatched,
     Format,
@@ -20,13 +21,14 @@ from bulksigner.contract.signing import (
 from bulksigner.files import durable
 from bulksigner.formats.dispatch import signer_for
 from bulksigner.formats.model import ContentChanged, FileSigner, FormatRefused
+from bulksigner.formats.spec import BASELINE_B
 
 __all__ = ["DETACHED", "PEM", "LocalSigning"]
 
 DETACHED, PEM = "detached", "pem"
 _YES = "true"
 _FAILED = "sign.failed"
-_SignerKey = tuple[int, Format, bool, bool]
+_SignerKey = tuple[int, Format, bool, bool, SignatureSpec]
 
 
 class LocalSigning:
@@ -45,7 +47,7 @@ class LocalSigning:
         if request.key is None:
             raise StepFailed("The profile has no opened key.", code=_FAILED)
         try:
-            signer = self._signer(request.key, request.format, request.options)
+            signer = self._signer(request.key, request.format, request.spec or BASELINE_B, request.options)
             return Signed(_sign_file(signer, request))
         except (FormatRefused, ContentChanged, ProviderError) as error:
             raise StepFailed(error.message, code=_code_of(error)) from error
@@ -67,13 +69,13 @@ class LocalSigning:
         """Answer that nothing outside of the job's folder tells how signing ended."""
         return Unknown(f"Job {job_id} was interrupted while its file was signed on this host.")
 
-    def _signer(self, key: OpenedKey, format: Format, options: Mapping[str, str]) -> FileSigner:
+    def _signer(self, key: OpenedKey, format: Format, spec: SignatureSpec, options: Mapping[str, str]) -> FileSigner:
         detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
-        place = (id(key), format, detached, pem)
+        place = (id(key), format, detached, pem, spec)
         with self._making:
             known = self._signers.get(place)
             if known is None:
-                known = (key, signer_for(format, key, detached=detached, pem=pem))
+                known = (key, signer_for(format, key, spec, detached=detached, pem=pem))
                 self._signers[place] = known
         return known[1]
 

@@ -82,10 +82,13 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
                 folders,
                 utc_now,
                 scrubber.register,
+                policies=foundation.policies,
                 has_roots=bool(foundation.trust),
                 is_encryption_on=core.encryption.enabled,
             ),
-            opener=ProfileOpener(foundation.registry, sealer, scrubber.register, core.encryption.enabled),
+            opener=ProfileOpener(
+                foundation.registry, sealer, scrubber.register, core.encryption.enabled, foundation.policies
+            ),
             sealer=sealer,
             folders=folders,
             poll_interval_seconds=core.pipeline.poll_interval_seconds,

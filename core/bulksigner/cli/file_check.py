@@ -57,7 +57,9 @@ def _open() -> Iterator[FileCheck]:
         foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
         rows = ProfileStore(store)
         sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
-        opener = ProfileOpener(foundation.registry, sealer, scrubber.register, core.encryption.enabled)
+        opener = ProfileOpener(
+            foundation.registry, sealer, scrubber.register, core.encryption.enabled, foundation.policies
+        )
         folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
         opened: list[OpenedProfile] = []
 

@@ -21,6 +21,7 @@ from bulksigner.profiles.editor import Saved
 from bulksigner.profiles.model import OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seal import key_of
+from bulksigner.settings.signatures import XmlFlavor
 
 __all__ = ["run"]
 
@@ -113,6 +114,11 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "encrypt": profile.encrypt,
         "validateCertificate": profile.validate_certificate,
         "requireNonRepudiation": profile.require_non_repudiation,
+        "policy": profile.policy if profile.xml_flavor is XmlFlavor.XADES else None,
+        "padesFilter": profile.pades_filter.value if profile.pades_filter else None,
+        "cadesExisting": profile.cades_existing.value,
+        "xmlFlavor": profile.xml_flavor.value,
+        "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
         "damage": profile.damage,
         "rowVersion": profile.row_version,
     }
@@ -175,12 +181,14 @@ def _test(desk: Desk, parsed: argparse.Namespace) -> int:
             print(f"ok    Profile '{opened.name}' needs no key: {opened.keyless}")
             return 0
         now = datetime.datetime.now(datetime.UTC)
-        fault = opened.outside_validity(now) or _find_refusal(desk, opened)
+        fault = opened.find_fault(now) or _find_refusal(desk, opened)
         print(f"{'FAIL' if fault else 'ok  '}  Profile '{opened.name}': {fault or 'the certificate opens'}")
         print(f"      source      {opened.stored.certificate_source} ({opened.locator})")
         for label, value in describe_certificate(opened.key.certificate, opened.key.chain, now):
             print(f"      {label:<11} {desk.scrub(value)}")
         print(f"      {'trust set':<11} {desk.validation.trust.describe()}")
+        for line in () if opened.rules is None else opened.rules.describe(now):
+            print(f"      policy      {line}")
         return EXIT_CHECK_FAILED if fault else 0
     finally:
         holder.close()

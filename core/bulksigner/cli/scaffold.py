@@ -60,6 +60,8 @@ Name = "default"
 # Encrypt = true
 # Checks chain and revocation before signing; set it to true once the folder above holds the root of your certificate.
 ValidateCertificate = false
+# Signatures are of the ICP-Brasil policy AD-RB. "B-B" makes them without a policy, as for a certificate of others.
+# Policy = "B-B"
 
 [Signing.Profiles.Certificate]
 Source = "Pfx"

@@ -15,6 +15,7 @@ from bulksigner.profiles.expiry import describe_end
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
 from bulksigner.settings.model import LOCAL_METHOD
+from bulksigner.settings.signatures import DEFAULT_POLICY, XmlFlavor
 
 __all__ = ["Alert", "ProfileFacts", "find_alerts", "list_folder_warnings", "list_profiles", "profiles_panel"]
 
@@ -34,6 +35,9 @@ class ProfileFacts:
     degraded: str | None = None
     certificate_not_after: datetime.datetime | None = None
     method: str = LOCAL_METHOD
+    policy: str = DEFAULT_POLICY
+    xml_flavor: XmlFlavor = XmlFlavor.XADES
+    xml_sha1_until: datetime.date | None = None
     keyless: str | None = None
     """Who signs where the profile needs no key (OPS-34)."""
     validate_certificate: bool = False
@@ -67,6 +71,9 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             degraded=profile.degraded,
             certificate_not_after=profile.certificate_not_after,
             method=profile.stored.method,
+            policy=profile.stored.policy,
+            xml_flavor=profile.stored.xml_flavor,
+            xml_sha1_until=profile.stored.xml_sha1_until,
             keyless=profile.keyless,
             validate_certificate=profile.stored.validate_certificate,
         )
@@ -99,6 +106,12 @@ def _behaviour(profile: ProfileFacts) -> str:
         f"encrypt={'on' if profile.encrypt else 'off'}",
         f"validate-cert={'on' if profile.validate_certificate and profile.keyless is None else 'off'}",
     ]
+    if profile.xml_flavor is not XmlFlavor.XADES:
+        parts.append(f"xml={profile.xml_flavor.value}")
+    elif profile.policy != DEFAULT_POLICY:
+        parts.append(f"policy={profile.policy}")
+    if profile.xml_sha1_until is not None:
+        parts.append(f"sha1-until={profile.xml_sha1_until}")
     if profile.method != LOCAL_METHOD:
         parts.append(f"method={escape(profile.method)}")
     if profile.folder is not None:
@@ -133,6 +146,12 @@ def _warnings(profile: ProfileFacts, now: datetime.datetime) -> list[str]:
         found.append("verify=off; signed files are not checked before they leave")
     if not profile.validate_certificate and profile.keyless is None:
         found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
+    if profile.xml_flavor is XmlFlavor.NFE:
+        found.append("Xml:Flavor=Nfe; it makes plain XML signatures, without XAdES and without a policy")
+    if profile.xml_sha1_until is not None:
+        found.append(
+            f"signs with SHA-1 until {profile.xml_sha1_until} (Xml:Sha1Until), and with nothing after that day"
+        )
     end = describe_end(profile.certificate_not_after, now)
     if end is not None:
         found.append(end)

@@ -16,8 +16,12 @@ class KeyAlgorithm(enum.Enum):
 
 
 class Digest(enum.Enum):
-    """Digest algorithms of the signature policies; the value is the `hashlib` name."""
+    """Digest algorithms of the signature policies; the value is the `hashlib` name.
 
+    SHA-1 is for plain XML signatures alone, where a profile allows it until a day (BEY-13); a source need not have it.
+    """
+
+    SHA1 = "sha1"
     SHA256 = "sha256"
     SHA512 = "sha512"
 

@@ -36,6 +36,7 @@ _ROWS = (
     ErrorCode("folder.not-found", 404, "No such input folder is configured"),
     ErrorCode("profile.not-found", 400, "No such signing profile"),
     ErrorCode("profile.disabled", 409, "The signing profile takes no new work"),
+    ErrorCode("sign.policy-invalid", None, "No signature policy of the profile is valid now", text_on_job=True),
     ErrorCode("profile.degraded", None, "The signing profile cannot sign"),
     ErrorCode("profile.invalid", None, "The change breaks a rule on profiles, or names something unknown"),
     ErrorCode("profile.name-taken", None, "There is a signing profile of this name"),

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.policy import SignatureSpec
 
 __all__ = [
     "Dispatched",
@@ -55,6 +56,8 @@ class SigningRequest:
     key: OpenedKey | None
     signed_at: datetime.datetime
     options: Mapping[str, str] = attrs.field(factory=dict)
+    spec: SignatureSpec | None = None
+    """What the signature must carry by the profile's policy; None leaves it to the method."""
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 

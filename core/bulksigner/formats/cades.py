@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from bulksigner.contract.certificate import Digest, OpenedKey
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
-from bulksigner.formats.cms import SignedData
+from bulksigner.formats.cms import Additions, SignedData
 from bulksigner.formats.measuring import MeasuringWriter, Sink, read_blocks, require_same
-from bulksigner.formats.spec import SignatureSpec
 
 __all__ = ["CadesSigner"]
 
@@ -23,8 +23,17 @@ _LINE_CHARACTERS = 64
 class CadesSigner:
     """Signs files of any kind as CAdES; content streams through, whatever its size (PERF-11)."""
 
-    def __init__(self, key: OpenedKey, spec: SignatureSpec, *, detached: bool = False, pem: bool = False) -> None:
+    def __init__(
+        self,
+        key: OpenedKey,
+        spec: SignatureSpec,
+        *,
+        detached: bool = False,
+        pem: bool = False,
+        additions: Additions | None = None,
+    ) -> None:
         self._key = key
+        self._additions = additions
         self._signed_data = SignedData(key, spec, with_signing_time=spec.cades_signing_time)
         self._detached = detached
         self._pem = pem
@@ -43,8 +52,8 @@ class CadesSigner:
     def _write(self, source: BinaryIO, sink: Sink, expected: Measured, signed_at: datetime.datetime) -> None:
         if self._detached:
             attributes, signature = self._sign_content(source, expected, signed_at)
-            sink.write(self._signed_data.detached(attributes, signature))
-        elif self._signed_data.signature_length_fixed:
+            sink.write(self._signed_data.detached(attributes, signature, self._add_to(signature)))
+        elif self._signed_data.signature_length_fixed and self._additions is None:
             self._write_attached_at_once(source, sink, expected, signed_at)
         else:
             self._write_attached_after(source, sink, expected, signed_at)
@@ -62,11 +71,19 @@ class CadesSigner:
     def _write_attached_after(
         self, source: BinaryIO, sink: Sink, expected: Measured, signed_at: datetime.datetime
     ) -> None:
-        """Sign first and read a second time: an ECDSA signature's length, so the head, is known only afterwards."""
+        """Sign first and read a second time, where a length that the head has is known only afterwards.
+
+        The length of an ECDSA signature is, and that of what is added to a signature.
+        """
         attributes, signature = self._sign_content(source, expected, signed_at)
-        sink.write(self._signed_data.before_content(expected.length, len(attributes), len(signature)))
+        unsigned = self._add_to(signature)
+        head = self._signed_data.before_content(expected.length, len(attributes), len(signature), len(unsigned))
+        sink.write(head)
         _read_content(source, expected, Digest.SHA256, sink.write)
-        sink.write(self._signed_data.tail(attributes, signature))
+        sink.write(self._signed_data.tail(attributes, signature, unsigned))
+
+    def _add_to(self, signature: bytes) -> bytes:
+        return b"" if self._additions is None else self._additions.make(signature)
 
     def _sign_content(
         self,

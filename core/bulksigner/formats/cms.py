@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Iterable
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -14,13 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.policy import PolicyIdentifier, SignatureSpec
 from bulksigner.formats import der
-from bulksigner.formats.spec import PolicyIdentifier, SignatureSpec
 
-__all__ = ["SignedData"]
+__all__ = ["COUNTERSIGNATURE", "DATA", "SIGNED_DATA", "Additions", "SignedData", "encode_unsigned"]
 
-_DATA = der.object_identifier("1.2.840.113549.1.7.1")
-_SIGNED_DATA = der.object_identifier("1.2.840.113549.1.7.2")
+DATA = der.object_identifier("1.2.840.113549.1.7.1")
+SIGNED_DATA = der.object_identifier("1.2.840.113549.1.7.2")
+COUNTERSIGNATURE = der.object_identifier("1.2.840.113549.1.9.6")
 _CONTENT_TYPE = der.object_identifier("1.2.840.113549.1.9.3")
 _MESSAGE_DIGEST = der.object_identifier("1.2.840.113549.1.9.4")
 _SIGNING_TIME = der.object_identifier("1.2.840.113549.1.9.5")
@@ -42,6 +45,25 @@ _SIGNATURE_ALGORITHMS = {
 _VERSION_1 = der.integer(1)
 
 
+class Additions(Protocol):
+    """Unsigned attributes that are made after the signature, such as a time stamp over its value."""
+
+    @property
+    def room(self) -> int:
+        """Return the largest length in bytes of what `make` returns."""
+        ...
+
+    def make(self, signature: bytes) -> bytes:
+        """Return the unsigned attributes for a signature value, as `encode_unsigned` writes them."""
+        ...
+
+
+def encode_unsigned(attributes: Iterable[tuple[str, bytes]]) -> bytes:
+    """Encode unsigned attributes, given as object identifier and encoded value (RFC 5652 5.3)."""
+    encoded = [_attribute(der.object_identifier(kind), value) for kind, value in attributes]
+    return der.set_of(encoded, tag=0xA1) if encoded else b""
+
+
 class SignedData:
     """Assembles SignedData of one opened key under one specification; only digest, time and signature are new.
 
@@ -59,13 +81,14 @@ class SignedData:
             raise PermanentFailure(f"A certificate of the key is not DER: {error}.") from error
         digest_algorithm = _DIGEST_ALGORITHMS[spec.digest]
         self._before_content = _VERSION_1 + der.set_of([digest_algorithm])
+        self.issuer_and_serial = issuer_and_serial
+        self.certificates = tuple(certificates)
+        self.digest_algorithm = digest_algorithm
         self._certificates = der.set_of(certificates, tag=0xA0)
         self._signer_head = _VERSION_1 + issuer_and_serial + digest_algorithm
         self._signature_algorithm = _SIGNATURE_ALGORITHMS[key.algorithm, spec.digest]
-        self._fixed_attributes = [
-            _attribute(_CONTENT_TYPE, _DATA),
-            _attribute(_SIGNING_CERTIFICATE_V2, _encode_ess(key.certificate, issuer, serial, spec.digest)),
-        ]
+        self._ess = _attribute(_SIGNING_CERTIFICATE_V2, _encode_ess(key.certificate, issuer, serial, spec.digest))
+        self._fixed_attributes = [_attribute(_CONTENT_TYPE, DATA), self._ess]
         if spec.policy is not None:
             self._fixed_attributes.append(_attribute(_SIGNATURE_POLICY, _encode_policy(spec.policy)))
 
@@ -76,43 +99,57 @@ class SignedData:
             parts.append(_attribute(_SIGNING_TIME, der.time(signed_at)))
         return der.set_of(parts)
 
-    def detached(self, attributes: bytes, signature: bytes) -> bytes:
-        """Assemble the whole ContentInfo without content."""
-        content = der.sequence(_DATA)
-        return self._head(len(content), len(attributes), len(signature)) + content + self.tail(attributes, signature)
+    def counter_attributes(self, digest: bytes, signed_at: datetime.datetime) -> bytes:
+        """Encode the signed attributes of a countersignature, which names no content type and no policy (11.4)."""
+        parts = [self._ess, _attribute(_MESSAGE_DIGEST, der.octet_string(digest))]
+        if self._with_signing_time:
+            parts.append(_attribute(_SIGNING_TIME, der.time(signed_at)))
+        return der.set_of(parts)
 
-    def detached_length(self, signed_at: datetime.datetime) -> int:
-        """Tell the largest size in bytes of `detached`; for an RSA key the exact one."""
+    def detached(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
+        """Assemble the whole ContentInfo without content; `unsigned` are encoded unsigned attributes."""
+        content = der.sequence(DATA)
+        head = self._head(len(content), len(attributes), len(signature), len(unsigned))
+        return head + content + self.tail(attributes, signature, unsigned)
+
+    def detached_length(self, signed_at: datetime.datetime, unsigned_length: int = 0) -> int:
+        """Tell the largest size in bytes of `detached`; exact for an RSA key whose unsigned attributes are."""
         attributes = self.attributes(bytes(hashlib.new(self.digest.value).digest_size), signed_at)
-        return len(self.detached(attributes, bytes(self.signature_length)))
+        return len(self.detached(attributes, bytes(self.signature_length), bytes(unsigned_length)))
 
-    def before_content(self, content_length: int, attributes_length: int, signature_length: int) -> bytes:
+    def before_content(
+        self, content_length: int, attributes_length: int, signature_length: int, unsigned_length: int = 0
+    ) -> bytes:
         """Encode all that stands before the content bytes of an attached signature, definite lengths throughout."""
         octets = der.prefix(0x04, content_length)
         wrapper = der.prefix(0xA0, len(octets) + content_length)
-        encapsulated = len(_DATA) + len(wrapper) + len(octets) + content_length
+        encapsulated = len(DATA) + len(wrapper) + len(octets) + content_length
         opening = der.prefix(0x30, encapsulated)
-        head = self._head(len(opening) + encapsulated, attributes_length, signature_length)
-        return head + opening + _DATA + wrapper + octets
+        head = self._head(len(opening) + encapsulated, attributes_length, signature_length, unsigned_length)
+        return head + opening + DATA + wrapper + octets
 
-    def tail(self, attributes: bytes, signature: bytes) -> bytes:
+    def tail(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
         """Encode all that stands after the content."""
-        # RFC 5652 5.3: in the file the attributes carry the tag [0] in place of SET OF, which is what was signed.
-        signer = der.sequence(
-            self._signer_head, b"\xa0", attributes[1:], self._signature_algorithm, der.octet_string(signature)
-        )
-        return self._certificates + der.element(0x31, signer)
+        return self._certificates + der.element(0x31, self.signer(attributes, signature, unsigned))
 
-    def _head(self, encapsulated_length: int, attributes_length: int, signature_length: int) -> bytes:
-        octets = len(der.prefix(0x04, signature_length)) + signature_length
+    def signer(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
+        """Encode the SignerInfo."""
+        # RFC 5652 5.3: in the file the attributes carry the tag [0] in place of SET OF, which is what was signed.
+        octets = der.octet_string(signature)
+        return der.sequence(self._signer_head, b"\xa0", attributes[1:], self._signature_algorithm, octets, unsigned)
+
+    def _head(
+        self, encapsulated_length: int, attributes_length: int, signature_length: int, unsigned_length: int
+    ) -> bytes:
+        octets = len(der.prefix(0x04, signature_length)) + signature_length + unsigned_length
         signer = len(self._signer_head) + attributes_length + len(self._signature_algorithm) + octets
         signer += len(der.prefix(0x30, signer))
         signers = len(der.prefix(0x31, signer)) + signer
         body = len(self._before_content) + encapsulated_length + len(self._certificates) + signers
         opening = der.prefix(0x30, body)
         wrapper = der.prefix(0xA0, len(opening) + body)
-        total = len(_SIGNED_DATA) + len(wrapper) + len(opening) + body
-        return der.prefix(0x30, total) + _SIGNED_DATA + wrapper + opening + self._before_content
+        total = len(SIGNED_DATA) + len(wrapper) + len(opening) + body
+        return der.prefix(0x30, total) + SIGNED_DATA + wrapper + opening + self._before_content
 
 
 def _attribute(kind: bytes, value: bytes) -> bytes:

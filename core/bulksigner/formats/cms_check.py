@@ -39,7 +39,13 @@ def check_cms(artifact: BinaryIO, expectation: Expectation, *, detached: bool = 
         message_digest = _check_content(stream, head, original)
     tail = stream.take(head.end - stream.position, limit=_TAIL_LIMIT_BYTES)
     stream.finish()
-    facts = check_signer(tail, digest=head.digest, message_digest=message_digest, certificate=expectation.certificate)
+    facts = check_signer(
+        tail,
+        digest=head.digest,
+        message_digest=message_digest,
+        certificate=expectation.certificate,
+        spec=expectation.spec,
+    )
     return Checked(raw.measured, facts.algorithm, head.digest, facts.signing_time)
 
 

@@ -1,12 +1,15 @@
-"""DER writing for the signing side (X.690); the checks have a reader of their own (PERF-04)."""
+"""DER for the signing side and for policy files (X.690); the checks have a reader of their own (PERF-04)."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from typing import TypeVar
 
 __all__ = [
     "NULL",
+    "content",
+    "dotted",
     "element",
     "explicit",
     "integer",
@@ -20,6 +23,7 @@ __all__ = [
 ]
 
 NULL = b"\x05\x00"
+Encoding = TypeVar("Encoding", bytes, memoryview)
 
 
 def prefix(tag: int, length: int) -> bytes:
@@ -80,7 +84,7 @@ def time(moment: datetime.datetime) -> bytes:
     return element(0x18, f"{utc.year:04}{utc:%m%d%H%M%SZ}".encode())
 
 
-def members(encoded: bytes) -> list[bytes]:
+def members(encoded: Encoding) -> list[Encoding]:
     """Split a constructed element into the encodings of its members; raise `ValueError` where it is not DER."""
     position, end = _content(encoded, 0)
     found = []
@@ -93,7 +97,30 @@ def members(encoded: bytes) -> list[bytes]:
     return found
 
 
-def _content(encoded: bytes, position: int) -> tuple[int, int]:
+def content(encoded: Encoding) -> Encoding:
+    """Return the content octets of one encoded element; raise `ValueError` where it is not DER."""
+    start, end = _content(encoded, 0)
+    if end != len(encoded):
+        raise ValueError("DER element does not end where its length says")
+    return encoded[start:]
+
+
+def dotted(encoded: bytes) -> str:
+    """Read an OBJECT IDENTIFIER; raise `ValueError` where it is none."""
+    octets = content(encoded)
+    if encoded[0] != 0x06 or not octets or octets[-1] & 0x80:
+        raise ValueError("DER element is no object identifier")
+    arcs, value = [], 0
+    for octet in octets:
+        value = value << 7 | octet & 0x7F
+        if not octet & 0x80:
+            arcs.append(value)
+            value = 0
+    first = min(arcs[0] // 40, 2)
+    return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
+
+
+def _content(encoded: bytes | memoryview, position: int) -> tuple[int, int]:
     if position + 2 > len(encoded):
         raise ValueError("DER element is cut off")
     length = encoded[position + 1]

@@ -6,7 +6,17 @@ import attrs
 
 from bulksigner.formats.model import CheckFailed
 
-__all__ = ["INTEGER", "OBJECT_IDENTIFIER", "OCTET_STRING", "SEQUENCE", "SET", "Element", "Reader", "decode_length"]
+__all__ = [
+    "INTEGER",
+    "OBJECT_IDENTIFIER",
+    "OCTET_STRING",
+    "SEQUENCE",
+    "SET",
+    "Element",
+    "Reader",
+    "decode_length",
+    "dotted",
+]
 
 SEQUENCE = 0x30
 SET = 0x31
@@ -84,3 +94,17 @@ def decode_length(octets: bytes, what: str) -> tuple[int, int]:
     if value < 0x80 or octets[1] == 0:
         raise CheckFailed(f"The {what} has a length that is not in its shortest form.")
     return value, 1 + count
+
+
+def dotted(identifier: Element) -> str:
+    """Write an object identifier with dots (X.690 8.19)."""
+    content = identifier.content
+    if identifier.tag != OBJECT_IDENTIFIER or not content or content[-1] >= 0x80:
+        raise CheckFailed("An object identifier of the signature cannot be read.")
+    arcs = [0]
+    for octet in content:
+        arcs[-1] = arcs[-1] * 128 + octet % 128
+        if octet < 0x80:
+            arcs.append(0)
+    first = min(arcs[0] // 40, 2)
+    return ".".join(str(arc) for arc in (first, arcs[0] - first * 40, *arcs[1:-1]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format
 from bulksigner.formats.model import Checked, Expectation, FileSigner
-from bulksigner.formats.spec import BASELINE_B, SignatureSpec
+from bulksigner.formats.spec import BASELINE_B
 
 __all__ = ["check", "signer_for"]
 
@@ -16,6 +17,10 @@ def signer_for(
     format: Format, key: OpenedKey, spec: SignatureSpec = BASELINE_B, *, detached: bool = False, pem: bool = False
 ) -> FileSigner:
     """Make the signer of a format; `detached` and `pem` concern CAdES alone."""
+    if format is Format.CADES and spec.joining is not None:
+        from bulksigner.formats.cms_join import JoiningSigner
+
+        return JoiningSigner(key, spec)
     if format is Format.CADES:
         from bulksigner.formats.cades import CadesSigner
 
@@ -24,13 +29,31 @@ def signer_for(
         from bulksigner.formats.pades import PadesSigner
 
         return PadesSigner(key, spec)
+    if spec.is_plain_xml:
+        from bulksigner.formats.xml_plain import PlainXmlSigner
+
+        return PlainXmlSigner(key, spec)
     from bulksigner.formats.xades import XadesSigner
 
     return XadesSigner(key, spec)
 
 
-def check(artifact: BinaryIO, expectation: Expectation, *, detached: bool = False, pem: bool = False) -> Checked:
-    """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34)."""
+def check(
+    artifact: BinaryIO,
+    expectation: Expectation,
+    *,
+    detached: bool = False,
+    pem: bool = False,
+    original: BinaryIO | None = None,
+) -> Checked:
+    """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34).
+
+    `original` is the file that was signed, which only the check of a further signature reads again.
+    """
+    if expectation.spec is not None and expectation.spec.joining is not None and original is not None:
+        from bulksigner.formats.cms_join_check import check_joined
+
+        return check_joined(artifact, expectation, original)
     if expectation.format is Format.CADES:
         from bulksigner.formats.cms_check import check_cms
 
@@ -39,6 +62,10 @@ def check(artifact: BinaryIO, expectation: Expectation, *, detached: bool = Fals
         from bulksigner.formats.pades_check import check_pdf
 
         return check_pdf(artifact, expectation)
+    if expectation.spec is not None and expectation.spec.is_plain_xml:
+        from bulksigner.formats.xml_plain_check import check_plain_xml
+
+        return check_plain_xml(artifact, expectation)
     from bulksigner.formats.xades_check import check_xml
 
     return check_xml(artifact, expectation)

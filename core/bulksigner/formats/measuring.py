@@ -30,7 +30,7 @@ class MeasuringWriter:
         self._hash = hashlib.sha256()
         self._length = 0
 
-    def write(self, block: bytes) -> None:
+    def write(self, block: bytes | memoryview) -> None:
         """Write and measure the next bytes."""
         self._target.write(block)
         self._hash.update(block)

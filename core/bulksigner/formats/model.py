@@ -9,6 +9,7 @@ import attrs
 
 from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.errors import BulkSignerError, join
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured
 
 __all__ = ["CheckFailed", "Checked", "ContentChanged", "Expectation", "FileSigner", "FormatRefused"]
@@ -56,11 +57,15 @@ class FileSigner(Protocol):
 
 @attrs.frozen
 class Expectation:
-    """What a check holds an artifact against; it gets nothing else from the signing step (BEY-01)."""
+    """What a check holds an artifact against; it gets nothing else from the signing step (BEY-01).
+
+    `spec` says what the signature must carry; without it any kind of signature of the format will do.
+    """
 
     format: Format
     certificate: bytes
     original: Measured
+    spec: SignatureSpec | None = None
 
 
 @attrs.frozen

@@ -9,11 +9,12 @@ import re
 from typing import Any, BinaryIO
 
 from bulksigner.contract.certificate import Digest, OpenedKey
+from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
-from bulksigner.formats.cms import SignedData
+from bulksigner.formats.cms import Additions, SignedData
 from bulksigner.formats.measuring import require_same
 from bulksigner.formats.model import FormatRefused
-from bulksigner.formats.spec import SignatureSpec
 
 __all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner", "look_at_pdf", "read_document"]
 
@@ -31,19 +32,20 @@ _END = re.compile(rb"[\r\n]startxref[\0\t\n\f\r ]++(\d{1,15})[\0\t\f ]*+[\r\n][\
 class PadesSigner:
     """Signs PDF files; a file is held in memory once, in one buffer that grows by the update (PERF-11)."""
 
-    def __init__(self, key: OpenedKey, spec: SignatureSpec) -> None:
+    def __init__(self, key: OpenedKey, spec: SignatureSpec, *, additions: Additions | None = None) -> None:
         # pyHanko takes a third of a second to import: paid here, by processes that sign PDF files.
         from bulksigner.formats import pdf_update
 
         self._pdf_update = pdf_update
         self._key = key
         self._spec = spec
+        self._additions = additions
         # The policies forbid signingTime in a PDF; the time is the dictionary's /M (ICP-10).
         self._signed_data = SignedData(key, spec, with_signing_time=False)
 
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Write `source` followed by the signature's update to `target`; see `FileSigner.sign`."""
-        digest = self._spec.digest
+        digest, additions = self._spec.digest, self._additions
         document, artifact, signed = read_document(source, expected, digest)
         length = expected.length
         start, end = self._pdf_update.append_signature(
@@ -53,14 +55,17 @@ class PadesSigner:
                 filter=self._spec.pades_filter,
                 sub_filter=self._spec.pades_sub_filter,
                 signed_at=signed_at,
-                reserved_bytes=self._signed_data.detached_length(signed_at),
+                reserved_bytes=self._signed_data.detached_length(signed_at, additions.room if additions else 0),
             ),
         )
         with document.getbuffer() as content:
             signed.update(content[length:start])
             signed.update(content[end:])
             attributes = self._signed_data.attributes(signed.digest(), signed_at)
-            cms = self._signed_data.detached(attributes, self._key.sign(attributes, digest))
+            signature = self._key.sign(attributes, digest)
+            cms = self._signed_data.detached(attributes, signature, additions.make(signature) if additions else b"")
+            if 2 * len(cms) > end - start - 2:
+                raise PermanentFailure("What is added to the signature is larger than the room kept for it in the PDF.")
             content[start + 1 : start + 1 + 2 * len(cms)] = cms.hex().encode()
             artifact.update(content[length:])
             target.write(content)

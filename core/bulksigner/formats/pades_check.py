@@ -7,11 +7,13 @@ import hashlib
 import re
 from typing import BinaryIO
 
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.cms_check import Stream, read_head
 from bulksigner.formats.model import Checked, CheckFailed, Expectation
 from bulksigner.formats.pdf_reader import PdfFile
 from bulksigner.formats.pdf_syntax import PdfDict, PdfString, Reference
+from bulksigner.formats.policy_check import check_moment
 from bulksigner.formats.signer_check import FORBIDDEN_IN_PDF, check_signer
 
 __all__ = ["check_pdf"]
@@ -37,7 +39,7 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
     whole.update(view[original.length :])
 
     signature = _find_signature(PdfFile(data), original.length)
-    moment = _check_entries(signature)
+    moment = _check_entries(signature, expectation.spec)
     contents = signature.get("/Contents")
     if not isinstance(contents, PdfString) or not contents.written.startswith(b"<"):
         raise CheckFailed("The signature dictionary's /Contents is not a hexadecimal string.")
@@ -61,7 +63,10 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
         message_digest=digest.digest(),
         certificate=expectation.certificate,
         forbidden=FORBIDDEN_IN_PDF,
+        spec=expectation.spec,
     )
+    if expectation.spec is not None:
+        check_moment(moment, expectation.spec)
     return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment)
 
 
@@ -87,9 +92,10 @@ def _find_signature(pdf: PdfFile, original_length: int) -> PdfDict:
     return found[0]
 
 
-def _check_entries(signature: PdfDict) -> datetime.datetime:
+def _check_entries(signature: PdfDict, spec: SignatureSpec | None) -> datetime.datetime:
     """Check the signature dictionary's keys (section 2 of the policies) and return the time that it states."""
-    if signature.get("/Type") != "/Sig" or (signature.get("/Filter"), signature.get("/SubFilter")) not in _KINDS:
+    kinds = _KINDS if spec is None else {(f"/{spec.pades_filter}", f"/{spec.pades_sub_filter}")}
+    if signature.get("/Type") != "/Sig" or (signature.get("/Filter"), signature.get("/SubFilter")) not in kinds:
         raise CheckFailed("The signature dictionary's /Type, /Filter or /SubFilter is not that of a PAdES signature.")
     for key in _FORBIDDEN_KEYS:
         if key in signature:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from bulksigner.contract.certificate import KeyAlgorithm
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.formats.der_reader import (
     INTEGER,
     OBJECT_IDENTIFIER,
@@ -21,8 +22,16 @@ from bulksigner.formats.der_reader import (
     SET,
     Element,
     Reader,
+    dotted,
 )
 from bulksigner.formats.model import CheckFailed
+from bulksigner.formats.policy_check import (
+    SIGNATURE_POLICY,
+    check_attributes,
+    check_key,
+    check_moment,
+    check_policy_value,
+)
 
 __all__ = ["DATA", "FORBIDDEN_IN_PDF", "SIGNED_DATA", "SignerFacts", "check_signer", "name_digest"]
 
@@ -94,8 +103,14 @@ def check_signer(
     message_digest: bytes,
     certificate: bytes,
     forbidden: dict[bytes, str] | None = None,
+    spec: SignatureSpec | None = None,
+    is_counter: bool = False,
 ) -> SignerFacts:
-    """Check all of a SignedData that stands after its content: certificates and the one signer."""
+    """Check all of a SignedData that stands after its content: certificates and the one signer.
+
+    With `spec`, its attributes and its key are held against the policy too (ICP-30, ICP-33). A
+    countersignature names neither a type of content nor a policy (RFC 5652 11.4).
+    """
     signer = _read_certificate(certificate)
     reader = Reader(after_content, "CMS")
     certificates = [member.encoded for member in reader.take(0xA0).reader("CMS certificates").take_all()]
@@ -120,15 +135,19 @@ def check_signer(
     if signing_digest != digest:
         raise CheckFailed("The signature is made with another digest algorithm than its content.")
 
-    facts = _check_attributes(attributes, message_digest, certificate, signer, forbidden or {})
+    if spec is not None:
+        check_key(signer.public_key, algorithm, digest, spec)
+    values = _read_attributes(attributes, forbidden or {})
+    facts = _check_attributes(values, message_digest, certificate, signer, is_counter=is_counter)
+    if spec is not None:
+        _check_policy(values, spec, is_counter=is_counter)
+        check_moment(facts, spec)
     # RFC 5652 5.4: what is signed is the SET OF, whose tag the file replaces by [0].
     _verify(signer, value, bytes([SET]) + attributes.encoded[1:], _HASHES[digest])
     return SignerFacts(algorithm, facts)
 
 
-def _check_attributes(
-    attributes: Element, message_digest: bytes, certificate: bytes, signer: _Signer, forbidden: dict[bytes, str]
-) -> datetime.datetime | None:
+def _read_attributes(attributes: Element, forbidden: dict[bytes, str]) -> dict[bytes, Element]:
     members = attributes.reader("signed attributes").take_all()
     encodings = [member.encoded for member in members]
     if encodings != sorted(encodings):
@@ -145,7 +164,16 @@ def _check_attributes(
             raise CheckFailed("A signed attribute is there twice.")
         values[kind] = content.take()
         content.finish()
-    if _CONTENT_TYPE not in values or values[_CONTENT_TYPE].encoded != DATA:
+    return values
+
+
+def _check_attributes(
+    values: dict[bytes, Element], message_digest: bytes, certificate: bytes, signer: _Signer, *, is_counter: bool
+) -> datetime.datetime | None:
+    if is_counter:
+        if _CONTENT_TYPE in values:
+            raise CheckFailed("A countersignature has the signed attribute contentType.")
+    elif _CONTENT_TYPE not in values or values[_CONTENT_TYPE].encoded != DATA:
         raise CheckFailed("The signed attribute contentType is missing or is not data.")
     digest = values.get(_MESSAGE_DIGEST)
     if digest is None or digest.tag != OCTET_STRING or digest.content != message_digest:
@@ -155,6 +183,15 @@ def _check_attributes(
     _check_ess(values[_SIGNING_CERTIFICATE_V2], certificate, signer)
     moment = values.get(_SIGNING_TIME)
     return None if moment is None else _read_time(moment)
+
+
+def _check_policy(values: dict[bytes, Element], spec: SignatureSpec, *, is_counter: bool) -> None:
+    if is_counter:
+        check_policy_value(values.get(SIGNATURE_POLICY), None)
+        return
+    if spec.required_signed:
+        check_attributes({dotted(Reader(kind, "signed attribute").take()) for kind in values}, spec)
+    check_policy_value(values.get(SIGNATURE_POLICY), spec.policy)
 
 
 def _check_ess(value: Element, certificate: bytes, signer: _Signer) -> None:

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lxml import etree
 
 from bulksigner.contract.certificate import KeyAlgorithm, OpenedKey
+from bulksigner.contract.policy import CertificateElement, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.signing import Measured
-from bulksigner.formats.spec import CertificateElement, PolicyIdentifier, SignatureSpec
 from bulksigner.formats.xml_splice import Place, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
     C14N,
@@ -159,9 +159,14 @@ def _policy(policy: PolicyIdentifier | None) -> str:
     """Name the signature policy by OID, digest and address (ICP-06)."""
     if policy is None:
         return ""
+    transforms = ""
+    if policy.transform:
+        named = f'<ds:Transform Algorithm="{policy.transform}"></ds:Transform>'
+        transforms = f"<ds:Transforms>{named}</ds:Transforms>"
     return (
         "<xades:SignaturePolicyIdentifier><xades:SignaturePolicyId><xades:SigPolicyId>"
         f'<xades:Identifier Qualifier="OIDAsURN">urn:oid:{policy.oid}</xades:Identifier></xades:SigPolicyId>'
+        f"{transforms}"
         f'<xades:SigPolicyHash><ds:DigestMethod Algorithm="{DIGEST_METHODS[policy.digest]}"></ds:DigestMethod>'
         f"<ds:DigestValue>{encode_base64(policy.value)}</ds:DigestValue></xades:SigPolicyHash>"
         f"<xades:SigPolicyQualifiers><xades:SigPolicyQualifier><xades:SPURI>{escape_text(policy.uri)}</xades:SPURI>"

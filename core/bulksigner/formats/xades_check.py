@@ -1,8 +1,8 @@
 """Independent reader of enveloped XAdES artifacts: the check after signing (BEY-01, ICP-32).
 
 Nothing here is shared with the signer. The signature must be the last bytes before the root's end tag, and the file
-without them must be the original: that pins every byte outside the signature. Inside, only what the profile B-B
-needs is known; anything else is refused, so that nothing unsigned can hide there.
+without them must be the original: that pins every byte outside the signature. Inside, only what our
+signatures need is known; anything else is refused, so that nothing unsigned can hide there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from lxml import etree
 
 from bulksigner.contract.certificate import KeyAlgorithm
+from bulksigner.contract.policy import PolicyIdentifier, SignatureSpec
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.model import Checked, CheckFailed, Expectation
+from bulksigner.formats.policy_check import check_attributes, check_key, check_moment
 from bulksigner.formats.xmldsig_check import (
     canonicalize,
     canonicalize_part,
@@ -79,7 +81,9 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     parts = _Parts.read(root)
     algorithm, digest = _verify_value(parts, expectation.certificate)
     _verify_certificates(parts, expectation.certificate)
-    signing_time = _verify_properties(parts, expectation.certificate)
+    signing_time = _verify_properties(parts, expectation.certificate, expectation.spec)
+    if expectation.spec is not None:
+        check_key(_load(expectation.certificate).public_key(), algorithm, digest, expectation.spec)
     _verify_references(root, parts)
     return Checked(measured, algorithm, digest, signing_time)
 
@@ -184,8 +188,8 @@ def _verify_chain(certificates: tuple[bytes, ...]) -> None:
         raise CheckFailed("X509Data holds a certificate that is damaged or did not issue the one before it.") from error
 
 
-def _verify_properties(parts: _Parts, certificate: bytes) -> datetime.datetime | None:
-    """Demand that the signed properties name the certificate, and return the signing time they state."""
+def _verify_properties(parts: _Parts, certificate: bytes, spec: SignatureSpec | None) -> datetime.datetime | None:
+    """Demand that the signed properties name the certificate and the policy; return the signing time they state."""
     found: dict[str, etree._Element] = {}
     for element in parts.signed_properties.iterfind(f"{_ETSI}SignedSignatureProperties/*"):
         name = str(element.tag).removeprefix(_ETSI)
@@ -204,7 +208,41 @@ def _verify_properties(parts: _Parts, certificate: bytes) -> datetime.datetime |
     serial = cert.findtext(f"{_ETSI}IssuerSerial/{_DS}X509SerialNumber")
     if serial is not None and serial != str(_load(certificate).serial_number):
         raise CheckFailed("The signed properties name another serial number.")
-    return _time(found["SigningTime"].text or "") if "SigningTime" in found else None
+    moment = _time(found["SigningTime"].text or "") if "SigningTime" in found else None
+    if spec is not None:
+        if etree.QName(named[0]).localname != spec.xades_certificate_element.value:
+            raise CheckFailed(f"The signed properties lack {spec.xades_certificate_element.value}.")
+        check_attributes(found, spec)
+        _verify_policy(found.get("SignaturePolicyIdentifier"), spec.policy)
+        check_moment(moment, spec)
+    return moment
+
+
+def _verify_policy(element: etree._Element | None, expected: PolicyIdentifier | None) -> None:
+    """Hold the policy identifier against the table: identifier, transform, hash, and the one qualifier (ICP-32)."""
+    if expected is None:
+        if element is not None:
+            raise CheckFailed("The signature names a signature policy, where it should name none.")
+        return
+    if element is None:
+        raise CheckFailed("The signed property SignaturePolicyIdentifier is missing.")
+    (policy,) = demand_children(element, f"{_ETSI}SignaturePolicyId")
+    transforms = (f"{_DS}Transforms",) if expected.transform else ()
+    identity, *named, hashed, qualifiers = demand_children(
+        policy, f"{_ETSI}SigPolicyId", *transforms, f"{_ETSI}SigPolicyHash", f"{_ETSI}SigPolicyQualifiers"
+    )
+    (identifier,) = demand_children(identity, f"{_ETSI}Identifier")
+    if (identifier.get("Qualifier"), identifier.text) != ("OIDAsURN", f"urn:oid:{expected.oid}"):
+        raise CheckFailed(f"The signature names another policy than {expected.oid}.")
+    if named and [one.get("Algorithm") for one in demand_children(named[0], f"{_DS}Transform")] != [expected.transform]:
+        raise CheckFailed(f"The signature names the policy {expected.oid} with another transform.")
+    method, value = demand_children(hashed, f"{_DS}DigestMethod", f"{_DS}DigestValue")
+    if (read_digest_method(method), decode_base64(value)) != (expected.digest.value, expected.value):
+        raise CheckFailed(f"The signature names the policy {expected.oid} with another hash than the policy table's.")
+    (qualifier,) = demand_children(qualifiers, f"{_ETSI}SigPolicyQualifier")
+    (uri,) = demand_children(qualifier, f"{_ETSI}SPURI")
+    if uri.text != expected.uri:
+        raise CheckFailed(f"The signature names the policy {expected.oid} with another address than the table's.")
 
 
 def _time(text: str) -> datetime.datetime:

@@ -25,6 +25,7 @@ __all__ = [
     "MAX_NAMESPACE_SEARCHES",
     "MAX_NODES",
     "Place",
+    "find_end",
     "find_place",
     "read_staged",
     "splice",
@@ -104,6 +105,34 @@ def find_place(data: bytes) -> Place:
     if not data.startswith("</".encode(scan.codec), scan.offset):
         raise FormatRefused("The root element is empty (<name/>); a signature has no place in it without a change.")
     return Place(scan.offset, scan.codec)
+
+
+def find_end(data: bytes, codec: str, ordinal: int) -> Place:
+    """Find the place right after an element that is not empty, given by its number in document order, from 0.
+
+    The file has passed `find_place`.
+    """
+    count, stack, found = 0, [], -1
+    parser = expat.ParserCreate()
+
+    def open_element(_name: str, _attributes: object) -> None:
+        nonlocal count
+        stack.append(count)
+        count += 1
+
+    def close_element(_name: str) -> None:
+        nonlocal found
+        if stack.pop() == ordinal:
+            found = parser.CurrentByteIndex
+
+    parser.StartElementHandler = open_element
+    parser.EndElementHandler = close_element
+    try:
+        parser.Parse(data, True)
+    finally:
+        parser.StartElementHandler = parser.EndElementHandler = None
+    closing = ">".encode(codec)
+    return Place(data.index(closing, found) + len(closing), codec)
 
 
 def splice(target: BinaryIO, data: bytes, place: Place, signature: str) -> Measured:

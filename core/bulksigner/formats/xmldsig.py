@@ -30,6 +30,7 @@ __all__ = [
     "SIGNATURE_METHODS",
     "Scope",
     "canonical_document",
+    "canonical_element",
     "encode_base64",
     "escape_text",
     "parse_document",
@@ -51,6 +52,7 @@ MAX_NAME_BYTES = 50_000
 
 DIGEST_METHODS: Mapping[Digest, str] = MappingProxyType(
     {
+        Digest.SHA1: f"{DS}sha1",
         Digest.SHA256: "http://www.w3.org/2001/04/xmlenc#sha256",
         Digest.SHA512: "http://www.w3.org/2001/04/xmlenc#sha512",
     }
@@ -60,7 +62,7 @@ SIGNATURE_METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
     {
         (algorithm, digest): f"http://www.w3.org/2001/04/xmldsig-more#{algorithm.value}-{digest.value}"
         for algorithm in KeyAlgorithm
-        for digest in Digest
+        for digest in (Digest.SHA256, Digest.SHA512)
     }
 )
 
@@ -112,25 +114,35 @@ def canonical_document(root: etree._Element) -> bytes:
         ) from error
 
 
+def canonical_element(element: etree._Element) -> bytes:
+    """Return the inclusive canonical form, without comments, of one element in its document."""
+    # lxml loses inherited xml: attributes and default namespaces of a part, so the part becomes a document first.
+    apex = parse_document(etree.tostring(element, with_tail=False))
+    for name, value in Scope.of(element).xml_attributes.items():
+        apex.set(f"{{{_XML}}}{name}", value)
+    return canonical_document(apex)
+
+
 @attrs.frozen
 class Scope:
-    """What an element below the root inherits in inclusive canonicalization; values as they stand in the document."""
+    """What a child inherits in inclusive canonicalization; values as they stand in the document."""
 
     namespaces: Mapping[str | None, str]
     xml_attributes: Mapping[str, str]
 
     @classmethod
-    def of(cls, root: etree._Element) -> Scope:
-        """Read what the children of `root` inherit from it."""
+    def of(cls, parent: etree._Element) -> Scope:
+        """Read what the children of an element inherit from it and from what is around it."""
         prefix = f"{{{_XML}}}"
-        return cls(
-            namespaces={name: uri for name, uri in root.nsmap.items() if name != "xml"},
-            xml_attributes={
-                str(name).removeprefix(prefix): str(value)
-                for name, value in root.attrib.items()
+        inherited: dict[str, str] = {}
+        for element in (*reversed(list(parent.iterancestors())), parent):
+            inherited.update(
+                (str(name).removeprefix(prefix), str(value))
+                for name, value in element.attrib.items()
                 if str(name).startswith(prefix)
-            },
-        )
+            )
+        namespaces = {name: uri for name, uri in parent.nsmap.items() if name != "xml"}
+        return cls(namespaces=namespaces, xml_attributes=inherited)
 
     def start_tag(self, name: str, declared: Mapping[str, str], identifier: str = "") -> str:
         """Return the canonical start tag of an apex element.
@@ -191,28 +203,35 @@ def _referenced_id(uri: str) -> str:
 
 
 def reference(
-    *, uri: str, transforms: tuple[str, ...], digest: Digest, canonical: bytes, identifier: str = "", type_uri: str = ""
+    *,
+    uri: str,
+    transforms: tuple[str, ...],
+    digest: Digest,
+    canonical: bytes,
+    identifier: str = "",
+    type_uri: str = "",
+    prefix: str = "ds:",
 ) -> str:
-    """Return a `ds:Reference` to what has the given canonical form, every transform named."""
+    """Return a `Reference` to what has the given canonical form, every transform named."""
     attributes = "".join(
         f' {name}="{value}"'
         for name, value in (("Id", identifier), ("Type", type_uri), ("URI", uri))
         if value or name == "URI"
     )
-    named = "".join(f'<ds:Transform Algorithm="{transform}"></ds:Transform>' for transform in transforms)
+    named = "".join(f'<{prefix}Transform Algorithm="{transform}"></{prefix}Transform>' for transform in transforms)
     value = encode_base64(hashlib.new(digest.value, canonical).digest())
     return (
-        f"<ds:Reference{attributes}><ds:Transforms>{named}</ds:Transforms>"
-        f'<ds:DigestMethod Algorithm="{DIGEST_METHODS[digest]}"></ds:DigestMethod>'
-        f"<ds:DigestValue>{value}</ds:DigestValue></ds:Reference>"
+        f"<{prefix}Reference{attributes}><{prefix}Transforms>{named}</{prefix}Transforms>"
+        f'<{prefix}DigestMethod Algorithm="{DIGEST_METHODS[digest]}"></{prefix}DigestMethod>'
+        f"<{prefix}DigestValue>{value}</{prefix}DigestValue></{prefix}Reference>"
     )
 
 
-def signed_info(method: str, *references: str) -> str:
-    """Return the content of `ds:SignedInfo`, without its own tags."""
+def signed_info(method: str, *references: str, prefix: str = "ds:") -> str:
+    """Return the content of `SignedInfo`, without its own tags."""
     return (
-        f'<ds:CanonicalizationMethod Algorithm="{C14N}"></ds:CanonicalizationMethod>'
-        f'<ds:SignatureMethod Algorithm="{method}"></ds:SignatureMethod>{"".join(references)}'
+        f'<{prefix}CanonicalizationMethod Algorithm="{C14N}"></{prefix}CanonicalizationMethod>'
+        f'<{prefix}SignatureMethod Algorithm="{method}"></{prefix}SignatureMethod>{"".join(references)}'
     )
 
 

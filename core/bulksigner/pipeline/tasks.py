@@ -5,8 +5,8 @@ A task is given paths and a key reference; key material itself never travels.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,7 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
 from bulksigner.contract.validation import Finding
@@ -78,6 +79,7 @@ class SignTask(Task[Measured]):
     target: Path
     signed_at: datetime.datetime
     options: Mapping[str, str]
+    spec: SignatureSpec | None = None
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
@@ -97,6 +99,8 @@ class CheckTask(Task[Checked]):
     artifact: Path
     expectation: Expectation
     pem: bool
+    staged: Path | None = None
+    """The staged copy, where the check needs more of it than its measure."""
 
 
 @attrs.frozen
@@ -187,6 +191,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
         key=key,
         signed_at=task.signed_at,
         options=task.options,
+        spec=task.spec,
         metadata=task.metadata,
     )
     method = registry.signing_method(task.method)
@@ -206,9 +211,10 @@ def look_here(task: LookTask) -> tuple[Finding, ...]:
 def check_here(task: CheckTask) -> Checked:
     """Check in this process, on the bytes as they are read back from storage."""
     try:
-        descriptor = os.open(task.artifact, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as artifact:
-            return dispatch.check(artifact, task.expectation, pem=task.pem)
+        with contextlib.ExitStack() as opened:
+            artifact = opened.enter_context(durable.open_regular(task.artifact))
+            original = None if task.staged is None else opened.enter_context(durable.open_regular(task.staged))
+            return dispatch.check(artifact, task.expectation, pem=task.pem, original=original)
     except OSError as error:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import attrs
 
 from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.policy import Joining
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
 from bulksigner.encryption.envelope import SUFFIX
@@ -150,6 +151,11 @@ class Work:
     def is_pem(self) -> bool:
         """Tell whether the output is written as PEM."""
         return self.job.format is Format.CADES and self.opened.stored.save_as_pem
+
+    @property
+    def joining(self) -> Joining | None:
+        """Return how the file is signed further, where it arrives signed and the profile asks for that."""
+        return self.opened.stored.joining(self.job.file_name, self.job.format)
 
     @property
     def is_encrypted(self) -> bool:

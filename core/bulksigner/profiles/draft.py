@@ -121,6 +121,11 @@ class _Drafting:
             encrypt=seed.encrypt,
             validate_certificate=seed.validate_certificate,
             require_non_repudiation=seed.require_non_repudiation,
+            policy=seed.policy,
+            pades_filter=seed.pades_filter,
+            xml_flavor=seed.xml.flavor,
+            xml_sha1_until=seed.xml.sha1_until,
+            cades_existing=seed.cades.existing,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -162,6 +167,11 @@ class _Drafting:
             "Encrypt": before.encrypt,
             "ValidateCertificate": before.validate_certificate,
             "RequireNonRepudiation": before.require_non_repudiation,
+            "Policy": before.policy,
+            "PadesFilter": before.pades_filter.value if before.pades_filter else None,
+            "Cades:Existing": before.cades_existing.value,
+            "Xml:Flavor": before.xml_flavor.value,
+            "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,
         }
         declared = self._declared()

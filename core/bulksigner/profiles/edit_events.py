@@ -21,6 +21,11 @@ _FIELDS = {
     "Encrypt": "encrypt",
     "ValidateCertificate": "validate_certificate",
     "RequireNonRepudiation": "require_non_repudiation",
+    "Policy": "policy",
+    "PadesFilter": "pades_filter",
+    "Cades:Existing": "cades_existing",
+    "Xml:Flavor": "xml_flavor",
+    "Xml:Sha1Until": "xml_sha1_until",
     "InputFolder": "input_folder",
 }
 _IN_FORCE = "running services open it within two poll intervals; one that does not open leaves the former in force"

@@ -10,11 +10,13 @@ import attrs
 
 from bulksigner.contract.errors import NotFound, RaceLost
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles import edit_events
 from bulksigner.profiles.change import KEEP, Objection, ProfileChange, ProfileRefused
 from bulksigner.profiles.draft import Draft, Drafter
 from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.rules import find_absent_policy
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
@@ -55,12 +57,14 @@ class ProfileEditor:
         clock: Callable[[], datetime.datetime],
         keep_secret: Callable[[Secret], None],
         *,
+        policies: PolicyTable | None = None,
         is_encryption_on: bool = False,
         has_roots: bool = True,
     ) -> None:
         self._profiles = profiles
         self._drafter = Drafter(registry, sealer, keep_secret, is_encryption_on)
         self._sealer = sealer
+        self._policies = policies or shipped_policies()
         self._folders = folders
         self._has_roots = has_roots
         self._clock = clock
@@ -124,6 +128,9 @@ class ProfileEditor:
             draft = attrs.evolve(draft, profile=attrs.evolve(draft.profile, input_folder=folder))
         objections += self._object_to_folder(draft.profile, before)
         objections += self._object_to_validation(draft.profile, before)
+        absent = find_absent_policy(draft.profile, self._policies)
+        if absent is not None and not objections:
+            objections.append(Objection("profile.invalid", "Policy", f"is {draft.profile.policy}, but {absent}."))
         if objections:
             raise ProfileRefused(before.name, objections)
         return draft

@@ -9,9 +9,12 @@ from typing import Any
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.policy import Joining
 from bulksigner.contract.signing import Format
 from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.formats.naming import output_name
+from bulksigner.profiles.rules import SigningRules
+from bulksigner.settings.signatures import DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile", "find_invalidity"]
 
@@ -38,6 +41,11 @@ class StoredProfile:
     extras: Mapping[str, object]
     input_folder: str | None
     row_version: int = 1
+    policy: str = DEFAULT_POLICY
+    pades_filter: PadesFilter | None = None
+    xml_flavor: XmlFlavor = XmlFlavor.XADES
+    xml_sha1_until: datetime.date | None = None
+    cades_existing: ExistingSignature = ExistingSignature.WRAP
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
@@ -46,6 +54,12 @@ class StoredProfile:
     validate_certificate: bool = False
     require_non_repudiation: bool = True
 
+    def joining(self, file_name: str, format: Format) -> Joining | None:
+        """Return how a file is signed further, where it arrives signed and the profile asks for that."""
+        if self.cades_existing is ExistingSignature.WRAP or format is not Format.CADES:
+            return None
+        return Joining(self.cades_existing.value) if file_name.casefold().endswith(".p7m") else None
+
     def name_output(self, file_name: str, format: Format) -> str:
         """Return what a signed file is called by this profile (PIPE-89); raises `StepFailed` for a name too long."""
         is_pem = format is Format.CADES and self.save_as_pem
@@ -53,7 +67,8 @@ class StoredProfile:
             file_name,
             format,
             pem=is_pem,
-            preserve=self.preserve_file_extension,
+            # A file that is signed further is still what it was.
+            preserve=self.preserve_file_extension or self.joining(file_name, format) is not None,
             suffix=SUFFIX if self.encrypt else "",
         )
 
@@ -94,6 +109,8 @@ class OpenedProfile:
     certificate_not_before: datetime.datetime | None = None
     certificate_not_after: datetime.datetime | None = None
     extras: Mapping[type[Any], object] = attrs.field(factory=dict)
+    rules: SigningRules | None = None
+    """What its signatures carry; None where it needs no key."""
     locator: str = ""
     refused: StoredProfile | None = None
     pending: str | None = None
@@ -117,7 +134,8 @@ class OpenedProfile:
 
     def find_fault(self, now: datetime.datetime) -> str | None:
         """Say why jobs of the profile fail now, or None."""
-        return self.degraded or self.outside_validity(now)
+        found = self.degraded or self.outside_validity(now)
+        return found if found or self.rules is None else self.rules.find_fault(now)
 
     def outside_validity(self, now: datetime.datetime) -> str | None:
         """Say why the certificate is not valid at `now`, or None; without a certificate there is nothing to say."""

@@ -14,8 +14,10 @@ from cryptography import x509
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyHold, KeyReference, OpenedProfile, StoredProfile
+from bulksigner.profiles.rules import make_rules
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, key_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
@@ -110,6 +112,7 @@ def open_profiles(
     sealer: Sealer,
     keep_secret: Callable[[Secret], None] = _keep_nothing,
     *,
+    policies: PolicyTable | None = None,
     is_encryption_on: bool = False,
 ) -> OpenedProfiles:
     """Open every profile; those that cannot sign are degraded, with a Critical line each (OPS-33).
@@ -137,7 +140,7 @@ def open_profiles(
                 )
             ]
         )
-    opener = ProfileOpener(registry, sealer, keep_secret, is_encryption_on)
+    opener = ProfileOpener(registry, sealer, keep_secret, is_encryption_on, policies or shipped_policies())
     return OpenedProfiles([opener.open(profile) for profile in stored])
 
 
@@ -164,6 +167,7 @@ class ProfileOpener:
     sealer: Sealer
     keep_secret: Callable[[Secret], None] = _keep_nothing
     is_encryption_on: bool = False
+    policies: PolicyTable = attrs.field(factory=shipped_policies)
 
     def open(self, stored: StoredProfile) -> OpenedProfile:
         """Open one profile; one that cannot sign is degraded, with a Critical line."""
@@ -202,6 +206,10 @@ class ProfileOpener:
         else:
             pending = before.pending or ""
         in_force = before.stored
+        try:
+            rules = make_rules(stored, before.key, self.policies)
+        except BulkSignerError as error:
+            return _degrade(stored, error)
         return attrs.evolve(
             before,
             stored=attrs.evolve(
@@ -212,6 +220,7 @@ class ProfileOpener:
                 certificate_version=in_force.certificate_version,
             ),
             extras=prepared.extras,
+            rules=rules,
             refused=stored if pending else None,
             pending=pending or None,
         )
@@ -245,13 +254,19 @@ class ProfileOpener:
             locator, is_portable, key = source.locator(block), source.portable, source.open(block)
             if not isinstance(key, OpenedKey):
                 raise PermanentFailure(f"the source {source.name} opened something that is no key.")
-            begins, ends = read_validity(key.certificate)
+            try:
+                begins, ends = read_validity(key.certificate)
+                rules = make_rules(stored, key, self.policies)
+            except BulkSignerError:
+                key.close()
+                raise
         return attrs.evolve(
             prepared,
             key=key,
             key_reference=KeyReference(_name_key(stored), source.name, block, is_portable),
             certificate_not_before=begins,
             certificate_not_after=ends,
+            rules=rules,
             locator=locator,
             hold=KeyHold(),
         )

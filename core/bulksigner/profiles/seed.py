@@ -10,10 +10,12 @@ import attrs
 
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
+from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.profiles.deployment import read_fact, record_fact
 from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import explain_no_roots
+from bulksigner.profiles.rules import find_absent_policy
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
@@ -55,6 +57,7 @@ def seed_profiles(
     sealer: Sealer,
     clock: Callable[[], datetime.datetime],
     *,
+    policies: PolicyTable | None = None,
     has_roots: bool = True,
 ) -> SeedReport:
     """Import all profiles and folder bindings in one transaction, or none, when there is no profile yet.
@@ -66,7 +69,7 @@ def seed_profiles(
     if profiles.all():
         return report_ignored(core)
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer, has_roots)
+    _refuse(drafts, core.storage.inputs, sealer, policies or shipped_policies(), has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     folders = {profile: folder for folder, profile in bound.items()}
     ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
@@ -74,10 +77,10 @@ def seed_profiles(
     return report if _import(profiles, ready, report, clock) else report_ignored(core)
 
 
-def foresee_import(core: CoreSettings, sealer: Sealer, *, has_roots: bool = True) -> SeedReport:
+def foresee_import(core: CoreSettings, sealer: Sealer, *, policies: PolicyTable, has_roots: bool = True) -> SeedReport:
     """Say what the first start would import and bind, with nothing stored; refuses what that would (OPS-203)."""
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer, has_roots)
+    _refuse(drafts, core.storage.inputs, sealer, policies, has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
 
@@ -114,6 +117,11 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         save_as_pem=seed.save_as_pem,
         validate_certificate=seed.validate_certificate,
         require_non_repudiation=seed.require_non_repudiation,
+        policy=seed.policy,
+        pades_filter=seed.pades_filter,
+        xml_flavor=seed.xml.flavor,
+        xml_sha1_until=seed.xml.sha1_until,
+        cades_existing=seed.cades.existing,
         certificate_source=choice.source if choice else None,
         certificate_block=plain,
         sealed={},
@@ -124,9 +132,19 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
 
 
-def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer, has_roots: bool) -> None:
+def _refuse(
+    drafts: Sequence[_Draft],
+    folders: Iterable[InputFolder],
+    sealer: Sealer,
+    policies: PolicyTable,
+    has_roots: bool,
+) -> None:
     """Refuse, with everything at once, what the import may not store."""
-    failures: list[Failure] = []
+    failures = [
+        Failure(f"{draft.key}:Policy", f"is {draft.profile.policy}, but {absent}.", "Choose one of these.")
+        for draft in drafts
+        if (absent := find_absent_policy(draft.profile, policies)) is not None
+    ]
     if not has_roots:
         failures += explain_no_roots(draft.profile for draft in drafts)
     with_secrets = [draft.profile.name for draft in drafts if draft.secrets]

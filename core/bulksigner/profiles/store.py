@@ -6,7 +6,7 @@ import base64
 import binascii
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bulksigner.contract.signing import Format
@@ -14,6 +14,7 @@ from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import ProfileChangeRow, ProfileRow
+from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["ProfileStore"]
 
@@ -36,6 +37,11 @@ _READ_COLUMNS = (
     "row_version",
     "certificate_version",
     "encrypt",
+    "policy",
+    "pades_filter",
+    "xml_flavor",
+    "xml_sha1_until",
+    "cades_existing",
 )
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
@@ -106,6 +112,10 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "certificate_block": _write_json(profile.certificate_block),
         "sealed": _write_json(sealed),
         "extras": _write_json(profile.extras),
+        "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
+        "xml_flavor": profile.xml_flavor.value,
+        "cades_existing": profile.cades_existing.value,
+        "xml_sha1_until": profile.xml_sha1_until.isoformat() if profile.xml_sha1_until else None,
     }
 
 
@@ -124,6 +134,14 @@ def _read_object(column: str, text: str, damages: list[str]) -> dict[str, Any]:
     return value
 
 
+def _read_choice(column: str, value: str | None, read: Callable[[str], Any], damages: list[str]) -> Any:
+    try:
+        return None if value is None else read(value)
+    except ValueError:
+        damages.append(column)
+        return None
+
+
 def _from_row(row: Sequence[Any]) -> StoredProfile:
     columns = dict(zip(_READ_COLUMNS, row, strict=True))
     damages: list[str] = []
@@ -133,15 +151,21 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         sealed = {field: base64.b64decode(text, validate=True) for field, text in objects["sealed"].items()}
     except (binascii.Error, TypeError, ValueError):
         damages.append("sealed")
-    chosen = columns["format"]
-    formats = {known.value: known for known in Format}
-    if chosen is not None and chosen not in formats:
-        damages.append("format")
+    chosen = {
+        name: _read_choice(name, columns[name], read, damages)
+        for name, read in (
+            ("format", Format),
+            ("pades_filter", PadesFilter),
+            ("xml_flavor", XmlFlavor),
+            ("xml_sha1_until", datetime.date.fromisoformat),
+            ("cades_existing", ExistingSignature),
+        )
+    }
     return StoredProfile(
         id=columns["id"],
         name=columns["name"],
         enabled=bool(columns["enabled"]),
-        format=formats.get(chosen),
+        format=chosen["format"],
         method=columns["method"],
         verify=bool(columns["verify"]),
         preserve_file_extension=bool(columns["preserve_file_extension"]),
@@ -156,5 +180,10 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         row_version=columns["row_version"],
         certificate_version=columns["certificate_version"],
         encrypt=bool(columns["encrypt"]),
+        policy=columns["policy"],
+        pades_filter=chosen["pades_filter"],
+        xml_flavor=chosen["xml_flavor"] or XmlFlavor.XADES,
+        xml_sha1_until=chosen["xml_sha1_until"],
+        cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

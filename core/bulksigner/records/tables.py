@@ -147,6 +147,11 @@ class ProfileRow(_Row):
     row_version = peewee.IntegerField()
     certificate_version = peewee.IntegerField()
     encrypt = peewee.BooleanField()
+    policy = peewee.TextField()
+    pades_filter = peewee.TextField(null=True)
+    xml_flavor = peewee.TextField()
+    xml_sha1_until = peewee.TextField(null=True)
+    cades_existing = peewee.TextField()
 
     class Meta:
         table_name = "profile"

@@ -255,7 +255,7 @@ def _write_scalar(value: Any) -> str | int | bool:
         return str(value.value)
     if isinstance(value, datetime.timedelta):
         return write_time_span(value)
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path | datetime.date) else value
 
 
 def structure_block(cls: type[T], plain: Mapping[str, Any], secrets: Mapping[str, Secret]) -> T:

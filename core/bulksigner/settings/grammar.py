@@ -19,6 +19,8 @@ _TIME_SPAN = re.compile(
     re.ASCII,
 )
 _TEXT_SPAN = "a time span [-][d.]hh:mm[:ss[.fff]], or whole days"
+_TEXT_DATE = "a date YYYY-MM-DD"
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _SENSITIVE = re.compile(r"://|@|password|pwd\s*=|secret|\|", re.IGNORECASE)
 _LONGEST_QUOTED = 60
 
@@ -50,6 +52,7 @@ def name_type(kind: Any) -> str:
         Secret: "text",
         Path: "a path",
         datetime.timedelta: _TEXT_SPAN,
+        datetime.date: _TEXT_DATE,
     }[kind]
 
 
@@ -61,6 +64,8 @@ def parse_scalar(value: Any, kind: Any) -> Any:
         return _parse_int(value)
     if kind is datetime.timedelta:
         return parse_time_span(value)
+    if kind is datetime.date:
+        return _parse_date(value)
     if not isinstance(value, str):
         # A number has lost its leading zeros, its underscores and perhaps digits before we see it.
         raise Unreadable(f"{name_type(kind)}, written in quotes")
@@ -88,6 +93,18 @@ def _parse_int(value: Any) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     raise Unreadable(name_type(int))
+
+
+def _parse_date(value: Any) -> datetime.date:
+    # TOML and YAML have dates of their own; one with a time of day is none.
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value
+    try:
+        if isinstance(value, str) and _DATE.fullmatch(value):
+            return datetime.date.fromisoformat(value)
+    except ValueError:
+        raise Unreadable(_TEXT_DATE) from None
+    raise Unreadable(_TEXT_DATE)
 
 
 def _parse_enum(value: str, kind: type[enum.Enum]) -> enum.Enum:

@@ -18,6 +18,7 @@ from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
+from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
 from bulksigner.settings.trust import TrustSettings
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
     "LogLevel",
     "LoggingSettings",
     "MetricsSettings",
-    "PadesFilter",
     "PipelineSettings",
     "ProfileSeed",
     "ReadinessSettings",
@@ -82,12 +82,6 @@ class EngineChoice(enum.Enum):
     AUTO = "Auto"
     IN_PROCESS = "InProcess"
     PROCESSES = "Processes"
-
-
-class PadesFilter(enum.Enum):
-    """`/Filter` and `/SubFilter` of PDF signatures; `Pbad` is reserved (CFG-188)."""
-
-    ETSI = "Etsi"
 
 
 class LogLevel(enum.Enum):
@@ -231,8 +225,20 @@ class ProfileSeed:
     save_as_pem: bool = option(False, help="Write signatures as PEM; `Cades` only.", is_seed=True)
     encrypt: bool = option(False, help="Encrypt outputs; needs `Encryption:Enabled`.", is_seed=True)
     pades_filter: PadesFilter | None = option(
-        None, help="Kind of PDF signature; `Pades` only. This build makes `Etsi`.", is_seed=True
+        None,
+        help="`/Filter` and `/SubFilter` of PDF signatures, `Pades` only; without it `Pbad` where the policy is a "
+        "national one, else `Etsi`.",
+        is_seed=True,
     )
+    policy: str = option(
+        DEFAULT_POLICY,
+        help="Signature policy: a level of ICP-Brasil, such as `AD-RB`, with a version where not the newest is wanted, "
+        "such as `AD-RB 2.3`; or `B-B`, the ETSI baseline without a policy.",
+        check=POLICY,
+        is_seed=True,
+    )
+    xml: XmlChoice = option(XmlChoice())
+    cades: CadesChoice = option(CadesChoice())
     certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)
     extras: Mapping[type[Any], Any] = attrs.field(factory=dict)
 
@@ -255,6 +261,7 @@ class SigningSettings:
     engine_workers: int | None = option(
         None, help="Processes that sign; without it one for each core.", check=between(1, 64)
     )
+    policies: PolicySettings = option(PolicySettings())
     certificate: CertificateChoice | None = option(
         None, help="Certificate of the profile `default` when no profile is listed.", is_seed=True
     )

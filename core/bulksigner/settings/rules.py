@@ -19,6 +19,7 @@ from bulksigner.settings.model import (
     ProfileSeed,
 )
 from bulksigner.settings.shapes import Kind, members_of
+from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["SHORTEST_MASKED", "check_profile", "check_rules", "list_certificates"]
 
@@ -92,6 +93,7 @@ def check_profile(prefix: str, seed: ProfileSeed, findings: Findings, *, is_encr
             "Enable Encryption with its password and salt, or set it to false where plaintext outputs are meant.",
         )
     _check_format(prefix, seed, findings)
+    _check_policy(prefix, seed, findings)
     if seed.method == LOCAL_METHOD and seed.certificate is None:
         findings.refuse(
             f"{prefix}Certificate",
@@ -111,11 +113,51 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ("PreserveFileExtension", seed.preserve_file_extension, (Format.CADES, Format.XADES)),
         ("SaveAsPem", seed.save_as_pem, (Format.CADES,)),
         ("PadesFilter", seed.pades_filter is not None, (Format.PADES,)),
+        ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
+        ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
     ):
         if given and seed.format not in allowed:
             formats = " or ".join(known.value for known in allowed)
             found = "not set" if seed.format is None else seed.format.value
             findings.refuse(f"{prefix}{name}", f"needs Format {formats}, which is {found}.", "Take it out.")
+
+
+def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
+    """Apply the rules on policy, filter and flavour; whether a version exists the policy table knows (CFG-188, 190)."""
+    level, _, version = seed.policy.partition(" ")
+    if level not in (DEFAULT_POLICY, BASELINE_POLICY):
+        findings.refuse(
+            f"{prefix}Policy",
+            f"is {seed.policy}, which needs time stamps or revocation data, and this build has neither.",
+            f"Choose {DEFAULT_POLICY}, or {BASELINE_POLICY} for signatures without a policy.",
+        )
+    if version and seed.format is None:
+        findings.refuse(
+            f"{prefix}Policy",
+            f"is {seed.policy}, and versions differ between formats, which this profile chooses by file.",
+            f"Write {level}, or give the profile a Format.",
+        )
+    if seed.cades.existing is not ExistingSignature.WRAP and seed.save_as_pem:
+        findings.refuse(
+            f"{prefix}SaveAsPem", "is true, and Cades:Existing keeps the form in which files arrive.", "Take it out."
+        )
+    if level == BASELINE_POLICY and seed.pades_filter is PadesFilter.PBAD:
+        findings.refuse(
+            f"{prefix}PadesFilter",
+            f"is Pbad, which belongs to the national policies, and Policy is {seed.policy}.",
+            "Write Etsi, or remove the key.",
+        )
+    if seed.xml.flavor is not XmlFlavor.NFE:
+        if seed.xml.sha1_until is not None:
+            findings.refuse(
+                f"{prefix}Xml:Sha1Until", "needs Xml:Flavor Nfe; nothing else signs with SHA-1.", "Take it out."
+            )
+    elif seed.policy != DEFAULT_POLICY:
+        findings.refuse(
+            f"{prefix}Policy",
+            f"is {seed.policy}, and Xml:Flavor Nfe makes signatures without a policy.",
+            "Take it out.",
+        )
 
 
 def list_certificates(core: CoreSettings) -> Iterator[tuple[str, CertificateChoice]]:

@@ -17,7 +17,7 @@ from bulksigner.contract.settings import OPTION, Option, Secret, key_name
 
 __all__ = ["Kind", "Member", "members_of"]
 
-_SCALARS = (bool, int, str, Secret, Path, datetime.timedelta)
+_SCALARS = (bool, int, str, Secret, Path, datetime.timedelta, datetime.date)
 
 
 class Kind(enum.Enum):

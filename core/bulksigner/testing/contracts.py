@@ -65,7 +65,7 @@ class CertificateSourceContract:
         assert isinstance(source.concurrent, bool)
         assert isinstance(source.portable, bool)
 
-    @pytest.mark.parametrize("digest", list(Digest))
+    @pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512])
     def test_its_key_signs_for_its_certificate(self, source: CertificateSource, block: object, digest: Digest) -> None:
         """A signature, over data or over a digest value, verifies with the public key of the certificate."""
         key = source.open(block)

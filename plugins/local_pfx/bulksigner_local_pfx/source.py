@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePri
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
-from cryptography.hazmat.primitives.hashes import SHA256, SHA512, HashAlgorithm
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA512, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_private_key
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
@@ -25,7 +25,11 @@ from bulksigner_local_pfx.settings import PfxBlock
 __all__ = ["HeldKey", "PfxSource", "open_pfx"]
 
 _PrivateKey = RSAPrivateKey | EllipticCurvePrivateKey
-_HASHES: dict[Digest, HashAlgorithm] = {Digest.SHA256: SHA256(), Digest.SHA512: SHA512()}
+_HASHES: dict[Digest, HashAlgorithm] = {
+    Digest.SHA1: SHA1(),  # noqa: S303 - plain XML signatures ask for it where a profile allows it (BEY-13)
+    Digest.SHA256: SHA256(),
+    Digest.SHA512: SHA512(),
+}
 _PREHASHED = {digest: Prehashed(algorithm) for digest, algorithm in _HASHES.items()}
 _LARGEST_BYTES = 16 * 1024 * 1024
 _UNREADABLE = "the file is damaged: a certificate in it is not readable; copy it again."

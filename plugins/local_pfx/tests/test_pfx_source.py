@@ -31,7 +31,7 @@ def _opened(identity: Any, *more: Any) -> HeldKey:
     return open_pfx(data, "", list(identity.issuers))
 
 
-@pytest.mark.parametrize("digest", list(Digest))
+@pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512])
 def test_rsa_signatures_verify(rsa_identity: Any, digest: Digest) -> None:
     """ICP-43: PKCS#1 v1.5, of the data and of a digest made elsewhere."""
     opened = _opened(rsa_identity)
@@ -45,7 +45,7 @@ def test_rsa_signatures_verify(rsa_identity: Any, digest: Digest) -> None:
         public.verify(signature, b"content", PKCS1v15(), HASHES[digest])
 
 
-@pytest.mark.parametrize("digest", list(Digest))
+@pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512])
 def test_ecdsa_signatures_verify(ec_identity: Any, digest: Digest) -> None:
     """ICP-43: ECDSA signatures are DER."""
     opened = _opened(ec_identity)

@@ -176,7 +176,7 @@ def test_a_certificate_is_tried_without_a_signature(run, started, tmp_path):
     assert opens.code == 0, opens.out + opens.err
     assert opens.out.startswith("ok    Profile 'default': the certificate opens")
     assert {line.split()[0] for line in opens.out.splitlines()[1:]} == {
-        "source", "subject", "holder", "issuer", "serial", "thumbprint", "valid", "chain", "trust"
+        "source", "subject", "holder", "issuer", "serial", "thumbprint", "valid", "chain", "trust", "policy"
     }  # fmt: skip
     assert (
         run("profiles", "set", "default", f"Certificate:Pfx:Path={tmp_path / 'nowhere.pfx'}", folder=started).code == 0

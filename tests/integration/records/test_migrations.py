@@ -99,6 +99,9 @@ def test_profiles_of_an_older_schema_are_kept(location: str) -> None:
     migrate(store)
     profiles = ProfileStore(store)
     assert [(one.name, one.row_version, one.certificate_version) for one in profiles.all()] == [("old", 7, 1)]
+    # They made signatures without a policy, and go on so.
+    kept = [(one.policy, one.pades_filter, one.cades_existing.value) for one in profiles.all()]
+    assert kept == [("B-B", None, "Wrap")]
     assert profiles.saves() == 1
     store.close()
 

@@ -69,7 +69,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Record which signers are made, and make fakes."""
     calls: list[tuple[Any, ...]] = []
 
-    def signer_for(format: Format, key: Any, *, detached: bool, pem: bool) -> Signer:
+    def signer_for(format: Format, key: Any, spec: Any, *, detached: bool, pem: bool) -> Signer:
         calls.append((format, key, detached, pem))
         return Signer(key.error if hasattr(key, "error") else None)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime
 import logging
 
+import attrs
+
 from bulksigner.console.profile_panel import ProfileFacts, find_alerts, profiles_panel
 from bulksigner.contract.signing import Format
+from bulksigner.settings.signatures import XmlFlavor
 
 NOW = datetime.datetime(2026, 5, 26, 15, 42, tzinfo=datetime.UTC)
 
@@ -72,3 +75,21 @@ def test_certificates_near_their_end() -> None:
 def test_an_empty_profile_panel_has_its_frame() -> None:
     """OPS-32: no profile is a fact too."""
     assert len(profiles_panel([], []).splitlines()) == 2
+
+
+def test_exceptions_of_a_policy_are_said() -> None:
+    """CFG-190, CFG-197, BEY-13: plain XML and SHA-1 stand in the line of the profile and in a warning each."""
+    plain = ProfileFacts("nfe", Format.XADES, "Pfx", verify=True, xml_flavor=XmlFlavor.NFE)
+    legacy = attrs.evolve(plain, name="old", xml_sha1_until=datetime.date(2027, 1, 31))
+    bare = ProfileFacts("bare", Format.CADES, "Pfx", verify=True, policy="B-B")
+    alerts = find_alerts([plain, legacy, bare], now=NOW)
+    lines = profiles_panel([plain, legacy, bare], []).splitlines()
+    assert [line.rpartition("validate-cert=off")[2] for line in lines[1:4]] == [
+        " · xml=Nfe", " · xml=Nfe · sha1-until=2027-01-31", " · policy=B-B"
+    ]  # fmt: skip
+    texts = [alert.text for alert in alerts if "validate-cert" not in alert.text]
+    assert [text.partition(";")[0] for text in texts] == [
+        "Profile 'nfe': Xml:Flavor=Nfe",
+        "Profile 'old': Xml:Flavor=Nfe",
+        "Profile 'old': signs with SHA-1 until 2027-01-31 (Xml:Sha1Until), and with nothing after that day",
+    ]

@@ -24,7 +24,11 @@ from bulksigner.contract.signing import Measured
 from bulksigner.formats.model import FileSigner
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-_HASHES: dict[Digest, hashes.HashAlgorithm] = {Digest.SHA256: hashes.SHA256(), Digest.SHA512: hashes.SHA512()}
+_HASHES: dict[Digest, hashes.HashAlgorithm] = {
+    Digest.SHA1: hashes.SHA1(),
+    Digest.SHA256: hashes.SHA256(),
+    Digest.SHA512: hashes.SHA512(),
+}
 
 
 @attrs.define
@@ -342,3 +346,9 @@ def _table(places: dict[int, tuple[int, int, int]]) -> bytes:
 def pdf_sample() -> type[PdfSample]:
     """The builder, for test modules."""
     return PdfSample
+
+
+@pytest.fixture(scope="session")
+def issue() -> Callable[[Callable[[], PrivateKey]], HeldKey]:
+    """`issue_key`, for test modules."""
+    return issue_key

@@ -17,9 +17,10 @@ from pyhanko.sign.ades.cades_asn1 import SignaturePolicyIdentifier
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
 from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.policy import PolicyIdentifier, SignatureSpec
 from bulksigner.formats import der
 from bulksigner.formats.cms import SignedData
-from bulksigner.formats.spec import BASELINE_B, PolicyIdentifier, SignatureSpec
+from bulksigner.formats.spec import BASELINE_B
 
 # asn1crypto knows the certificate attributes only once its time-stamp module is imported.
 assert tsp.SigningCertificateV2 is not None

@@ -75,7 +75,7 @@ def test_poppler_and_qpdf_accept_the_signature(
     run("qpdf", "--check", signed)
 
 
-@pytest.mark.parametrize("digest", list(Digest), ids=lambda digest: digest.value)
+@pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512], ids=lambda digest: digest.value)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_pyhanko_validates_a_signature_on_top_of_another(
     any_key: Any, layout: str, digest: Digest, pdf_sample: Any, sign: Any, signed_at: datetime.datetime

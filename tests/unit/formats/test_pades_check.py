@@ -54,7 +54,7 @@ def failure(artifact: bytes, expectation: Expectation) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("digest", list(Digest), ids=lambda digest: digest.value)
+@pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512], ids=lambda digest: digest.value)
 @pytest.mark.parametrize("form", ["none", "direct", "indirect"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_facts_are_those_of_the_signature(

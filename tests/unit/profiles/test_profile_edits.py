@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import EventRow, ProfileRow
+from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
 from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
@@ -94,6 +96,32 @@ def test_keys_are_saved_with_the_count_and_the_event(put: Any, edit: Any, profil
     assert facts["actor"] == "operator"
 
 
+def test_the_kind_of_signature_is_saved_and_taken_back(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """CFG-188, CFG-190, CFG-197, SEC-76: policy, filter, flavour and day are rows like any other."""
+    put()
+    edit(values={"Policy": "AD-RB 1.1", "PadesFilter": "etsi"})
+    stored = profiles.get("contracts")
+    assert (stored.policy, stored.pades_filter) == ("AD-RB 1.1", PadesFilter.ETSI)
+    edit(
+        values={
+            "Policy": None,
+            "PadesFilter": None,
+            "Format": "Xades",
+            "Xml:Flavor": "Nfe",
+            "Xml:Sha1Until": "2027-01-31",
+        }
+    )
+    stored = profiles.get("contracts")
+    assert (stored.policy, stored.pades_filter) == ("AD-RB", None)
+    assert (stored.xml_flavor, stored.xml_sha1_until) == (XmlFlavor.NFE, datetime.date(2027, 1, 31))
+    edit(values={"Xml": None, "Format": "Cades", "Cades:Existing": "Counter"})
+    stored = profiles.get("contracts")
+    assert (stored.xml_flavor, stored.xml_sha1_until) == (XmlFlavor.XADES, None)
+    assert stored.cades_existing is ExistingSignature.COUNTER
+    assert "Policy AD-RB → AD-RB 1.1" not in events()[1][1]
+    assert "Xml:Sha1Until (none) → 2027-01-31" in events()[1][1]
+
+
 def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: Any, profiles: Any, events: Any) -> None:
     """CFG-81: one refusal with a code and a key for each thing that is wrong."""
     put()
@@ -160,6 +188,12 @@ def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: A
             "profile.secret-refused",
             "Certificate:Pfx:Password",
         ),
+        ({}, {"values": {"Policy": "AD-RT"}}, "profile.invalid", "Policy"),
+        ({}, {"values": {"Policy": "AD-RB 9.9"}}, "profile.invalid", "Policy"),
+        ({}, {"values": {"Policy": "anything"}}, "profile.invalid", "Policy"),
+        ({}, {"values": {"Policy": "B-B", "PadesFilter": "Pbad"}}, "profile.invalid", "PadesFilter"),
+        ({}, {"values": {"Xml:Flavor": "Nfe"}}, "profile.invalid", "Xml:Flavor"),
+        ({}, {"values": {"Cades:Existing": "Counter"}}, "profile.invalid", "Cades:Existing"),
         ({"damage": "its row is damaged"}, {"values": {"Verify": "false"}}, None, None),
     ],
     ids=lambda value: next(iter(value), "") if isinstance(value, dict) else None,

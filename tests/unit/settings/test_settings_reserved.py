@@ -84,12 +84,11 @@ def test_a_pin_is_refused_and_never_shown(host, block) -> None:
     assert "24681357" not in "".join(failure.line() for failure in refused.values())
 
 
-def test_sql_server_and_pbad_have_their_own_sentences(host) -> None:
-    """CFG-60, CFG-188: SqlServer names PostgreSql and why."""
-    refused = host.refuse({"Database__Provider": "SQLSERVER", "Signing__Profiles__0__PadesFilter": "pbad"})
+def test_sql_server_has_its_own_sentence(host) -> None:
+    """CFG-60: SqlServer names PostgreSql and why."""
+    refused = host.refuse({"Database__Provider": "SQLSERVER"})
     assert "dialect" in refused["Database:Provider"].problem
     assert "PostgreSql" in refused["Database:Provider"].remedy
-    assert "Etsi" in refused["Signing:Profiles[0]:PadesFilter"].problem
 
 
 @attrs.frozen

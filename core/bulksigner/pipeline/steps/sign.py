@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
@@ -20,8 +22,8 @@ async def mark(work: Work) -> None:
     """Commit that the key is about to be used, with the fingerprint of what it will sign (PIPE-78, CLU-11).
 
     Recovery reads `signCallStartedAt` and nothing else, so it is on disk before the key is touched. Whatever can be
-    refused without the key comes before: a certificate outside its validity never signs (BEY-21), and a name that no
-    output can have costs no signature (PIPE-90).
+    refused without the key comes before: a certificate outside its validity never signs (BEY-21), a policy that is over
+    makes no signature (ICP-03), and a name that no output can have costs none (PIPE-90).
     """
     now = work.parts.now()
     reason = work.opened.outside_validity(now)
@@ -29,6 +31,10 @@ async def mark(work: Work) -> None:
         raise StepFailed(reason, code="sign.certificate-invalid")
     if work.opened.stored.validate_certificate:
         await _validate(work)
+    rules = work.opened.rules
+    spec = None if rules is None else rules.spec(work.job.format, now)
+    if spec is not None and work.joining is not None:
+        spec = attrs.evolve(spec, joining=work.joining)
     fingerprint = work.staged_fingerprint
     task = SignTask(
         job_id=work.job.id,
@@ -41,6 +47,7 @@ async def mark(work: Work) -> None:
         target=child_of(work.parts.roots.job_folder(work.job.id), work.signed_name),
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
+        spec=spec,
         metadata=work.job.metadata,
     )
     work.job = await work.parts.write(

@@ -41,5 +41,7 @@ async def verify(work: Work) -> None:
 
 
 def _check_task(work: Work, key: OpenedKey) -> CheckTask:
-    expectation = Expectation(work.job.format, key.certificate, work.staged_measured)
-    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem)
+    spec = None if work.task is None else work.task.spec
+    expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec)
+    staged = work.staged if spec is not None and spec.joining is not None else None
+    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)

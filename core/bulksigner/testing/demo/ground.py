@@ -167,6 +167,8 @@ def _settings_text(ground: Ground) -> str:
         name = _quoted(profile_name(kind))
         lines += ["", "[[Storage.Inputs]]", f"Name = {name}", f"Path = {_quoted(ground.inbox(kind))}"]
         lines += [f"Profile = {name}", "", "[[Signing.Profiles]]", f"Name = {name}"]
+        # pdfsig, which the demonstration asks, cannot judge PDF signatures with the entries of the national policy.
+        lines += ['PadesFilter = "Etsi"'] if kind is Format.PADES else []
         lines += [f"Format = {_quoted(kind.value)}", "", "[Signing.Profiles.Certificate]", 'Source = "Pfx"']
         lines += ["", "[Signing.Profiles.Certificate.Pfx]", f"Path = {_quoted(ground.pfx)}"]
         lines += [f"Password = {_quoted(PASSWORD)}"]

@@ -19,13 +19,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.model import Expectation
-from bulksigner.formats.spec import BASELINE_B, SignatureSpec
+from bulksigner.formats.spec import BASELINE_B
 from bulksigner.formats.xades import XadesSigner
 
 SIGNED_AT = datetime.datetime(2025, 9, 1, 12, 30, 15, tzinfo=datetime.timezone(datetime.timedelta(hours=-3)))
-HASHES = {Digest.SHA256: hashes.SHA256(), Digest.SHA512: hashes.SHA512()}
+HASHES = {Digest.SHA1: hashes.SHA1(), Digest.SHA256: hashes.SHA256(), Digest.SHA512: hashes.SHA512()}
 
 
 @attrs.define

@@ -52,7 +52,7 @@ def check(expectation, rsa_key):
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("digest", Digest)
+@pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512])
 @pytest.mark.parametrize("kind", ["rsa", "p256", "p521"])
 def test_check_reports_what_it_saw(kind, digest, codec, sign, make_key, measure, expectation):
     """BEY-01: the measure is of the whole artifact, the facts are those of its signature."""

@@ -14,8 +14,9 @@ from lxml import etree
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import ProviderError
+from bulksigner.contract.policy import CertificateElement, PolicyIdentifier
 from bulksigner.formats.model import ContentChanged, FormatRefused
-from bulksigner.formats.spec import BASELINE_B, CertificateElement, PolicyIdentifier
+from bulksigner.formats.spec import BASELINE_B
 from bulksigner.formats.xades import XadesSigner
 from bulksigner.formats.xades_check import check_xml
 
@@ -72,7 +73,7 @@ def test_xades_encoding_is_kept(declared, codec, mark, sign, xmlsec1, rsa_key, i
     assert mark + SIGNATURE.sub("", artifact[len(mark) :].decode(codec)).encode(codec) == data
 
 
-@pytest.mark.parametrize("digest", Digest)
+@pytest.mark.parametrize("digest", [Digest.SHA256, Digest.SHA512])
 @pytest.mark.parametrize("kind", ["rsa", "p256", "p384", "p521"])
 def test_xades_keys_and_digests(kind, digest, sign, xmlsec1, make_key, invoice):
     """ICP-41: RSA, and ECDSA with r and s side by side at the size of the curve."""

@@ -1,0 +1,132 @@
+"""Plain XML signatures of the NF-e family: the signature stands right after the element it signs (BEY-13).
+
+One reference to the `Id` of that element, two transforms, no prefix, the signer's certificate alone, all in one line.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import BinaryIO
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from lxml import etree
+
+from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
+from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.policy import SignatureSpec
+from bulksigner.contract.signing import Measured
+from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.xml_splice import find_end, find_place, read_staged, splice
+from bulksigner.formats.xmldsig import (
+    C14N,
+    DS,
+    ENVELOPED,
+    SIGNATURE_METHODS,
+    Scope,
+    canonical_element,
+    encode_base64,
+    parse_document,
+    raw_ecdsa,
+    reference,
+    refuse_conflicts,
+    signed_info,
+)
+
+__all__ = ["PlainXmlSigner"]
+
+_METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
+    {**SIGNATURE_METHODS, (KeyAlgorithm.RSA, Digest.SHA1): f"{DS}rsa-sha1"}
+)
+_SIGNED = re.compile(r"(?:inf|evt)[A-Z]\w*")
+"""Names of elements that these documents have signed: infNFe, infCTe, infMDFe, infEvento, infDPS, evtAdmissao."""
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,254}", re.ASCII)
+_SHOWN = 5
+
+
+class PlainXmlSigner:
+    """Signs XML files with one opened key; safe in several threads where the key is."""
+
+    def __init__(self, key: OpenedKey, spec: SignatureSpec) -> None:
+        public_key = x509.load_der_x509_certificate(key.certificate).public_key()
+        method = _METHODS.get((key.algorithm, spec.digest))
+        if method is None:
+            raise PermanentFailure(f"A {key.algorithm.name} key makes no XML signature with {spec.digest.value}.")
+        self._key = key
+        self._digest = spec.digest
+        self._method = method
+        self._curve_bytes = (public_key.key_size + 7) // 8 if isinstance(public_key, ec.EllipticCurvePublicKey) else 0
+        certificate = f"<X509Certificate>{encode_base64(key.certificate)}</X509Certificate>"
+        self._key_info = f"<KeyInfo><X509Data>{certificate}</X509Data></KeyInfo>"
+
+    def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:  # noqa: ARG002 - these signatures tell no time
+        """Sign the one element that documents of this family have signed; see `FileSigner`."""
+        data = read_staged(source, expected)
+        codec = find_place(data).codec
+        root = parse_document(data)
+        refuse_conflicts(root)
+        element, ordinal = _find_signed(root)
+        return splice(target, data, find_end(data, codec, ordinal), self._signature(element))
+
+    def _signature(self, element: etree._Element) -> str:
+        parent = element.getparent()
+        scope = Scope.of(parent if parent is not None else element)
+        info = signed_info(
+            self._method,
+            reference(
+                uri=f"#{element.get('Id')}",
+                transforms=(ENVELOPED, C14N),
+                digest=self._digest,
+                canonical=canonical_element(element),
+                prefix="",
+            ),
+            prefix="",
+        )
+        value = self._key.sign(f"{scope.start_tag('SignedInfo', {'': DS})}{info}</SignedInfo>".encode(), self._digest)
+        if self._key.algorithm is KeyAlgorithm.ECDSA:
+            value = raw_ecdsa(value, self._curve_bytes)
+        return (
+            f'<Signature xmlns="{DS}"><SignedInfo>{info}</SignedInfo>'
+            f"<SignatureValue>{encode_base64(value)}</SignatureValue>{self._key_info}</Signature>"
+        )
+
+
+def _find_signed(root: etree._Element) -> tuple[etree._Element, int]:
+    """Find the outermost element to sign and its number in document order; refuse a document that has not just one."""
+    found: list[tuple[etree._Element, int]] = []
+    lines: dict[str, object] = {}
+    for ordinal, element in enumerate(root.iter(etree.Element)):
+        for identifier in {element.get(name) for name in ("Id", "ID", "id")} - {None}:
+            if str(identifier) in lines:
+                raise FormatRefused(
+                    f"Refused at {element.sourceline}:1: the Id {str(identifier)[:100]!r} is that of another element, "
+                    f"at line {lines[str(identifier)]}, too."
+                )
+            lines[str(identifier)] = element.sourceline
+        if element.get("Id") is None or not _SIGNED.fullmatch(etree.QName(element).localname):
+            continue
+        if not found or all(ancestor is not found[-1][0] for ancestor in element.iterancestors()):
+            found.append((element, ordinal))
+    if not found:
+        raise FormatRefused(
+            "The document has no element with an Id that documents of the NF-e family have signed, such as infNFe or "
+            "infEvento; sign it as XAdES."
+        )
+    if len(found) > 1:
+        told = ", ".join(str(element.sourceline) for element, _ in found[:_SHOWN])
+        raise FormatRefused(f"The document has {len(found)} elements to sign (lines {told}); hand in one at a time.")
+    element, ordinal = found[0]
+    if element is root:
+        raise FormatRefused("The element to sign is the document's root; a signature cannot stand beside it.")
+    if _NAME.fullmatch(element.get("Id", "")) is None:
+        raise FormatRefused(f"Refused at {element.sourceline}:1: the Id of the element to sign is not a name.")
+    if not len(element) and not element.text:
+        raise FormatRefused(f"Refused at {element.sourceline}:1: the element to sign is empty.")
+    after = element.getnext()
+    if after is not None and after.tag == f"{{{DS}}}Signature":
+        raise FormatRefused(f"Refused at {after.sourceline}:1: the element to sign has a signature already.")
+    return element, ordinal

@@ -1,0 +1,92 @@
+"""What settings say of the kind of signature: policy, filter of PDF signatures, flavour of XML (CFG-187 to CFG-197)."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import re
+from pathlib import Path
+
+import attrs
+
+from bulksigner.contract.settings import Check, option
+
+__all__ = [
+    "BASELINE_POLICY",
+    "DEFAULT_POLICY",
+    "POLICY",
+    "CadesChoice",
+    "ExistingSignature",
+    "PadesFilter",
+    "PolicySettings",
+    "XmlChoice",
+    "XmlFlavor",
+]
+
+DEFAULT_POLICY = "AD-RB"
+BASELINE_POLICY = "B-B"
+POLICY = Check(
+    lambda text: re.fullmatch(r"AD-R[BTVCA](?: \d{1,3}\.\d{1,3})?|B-(?:B|T|LT|LTA)", text) is not None,
+    "AD-RB, AD-RT, AD-RV, AD-RC or AD-RA, after a blank a version such as 2.3; or B-B, B-T, B-LT or B-LTA",
+)
+
+
+class PadesFilter(enum.Enum):
+    """`/Filter` and `/SubFilter` of PDF signatures (CFG-188, ICP-10)."""
+
+    PBAD = "Pbad"
+    ETSI = "Etsi"
+
+
+class XmlFlavor(enum.Enum):
+    """Kind of XML signature (CFG-190)."""
+
+    XADES = "Xades"
+    NFE = "Nfe"
+
+
+class ExistingSignature(enum.Enum):
+    """What becomes of a `.p7m` file that arrives."""
+
+    WRAP = "Wrap"
+    PARALLEL = "Parallel"
+    COUNTER = "Counter"
+
+
+@attrs.frozen
+class CadesChoice:
+    """`Signing:Profiles[]:Cades`."""
+
+    existing: ExistingSignature = option(
+        ExistingSignature.WRAP,
+        help="What becomes of a `.p7m` file that arrives: `Wrap` signs it as any other file, `Parallel` adds a "
+        "signature beside those in it, `Counter` signs each of those; `Cades` only.",
+        is_seed=True,
+    )
+
+
+@attrs.frozen
+class XmlChoice:
+    """`Signing:Profiles[]:Xml`."""
+
+    flavor: XmlFlavor = option(
+        XmlFlavor.XADES,
+        help="`Nfe` makes the plain XML signature of the NF-e family in place of XAdES; `Xades` only.",
+        is_seed=True,
+    )
+    sha1_until: datetime.date | None = option(
+        None,
+        help="Last day, by the host's clock and zone, on which `Nfe` signs with SHA-1; without it SHA-256.",
+        is_seed=True,
+    )
+
+
+@attrs.frozen
+class PolicySettings:
+    """`Signing:Policies`."""
+
+    path: Path | None = option(
+        None,
+        help="Folder of signature-policy files (`.der`, `.xml`), which replaces the policies that come with the "
+        "product; a relative path is under the content root.",
+    )
