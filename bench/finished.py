@@ -94,8 +94,8 @@ def _measure(store: Store, rows: int) -> dict[str, float]:
         "claim": lambda: queue.claim(1, OWNER),
         "enqueue": lambda: queue.enqueue([new_birth(next(numbers))]),
         "page of all": lambda: listing.page(store),
-        "page of a status": lambda: listing.page(store, status=JobStatus.FAILED),
-        "page of a profile": lambda: listing.page(store, profile="profile-3"),
+        "page of a status": lambda: listing.page(store, listing.JobFilter(status=JobStatus.FAILED)),
+        "page of a profile": lambda: listing.page(store, listing.JobFilter(profile="profile-3")),
         "counts": jobs.counts,
         "latest job of a path": lambda: jobs.latest_for(paths),
         # Among the rows as they would be looked at: the last of them is of just now.

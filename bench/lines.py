@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bench.end_to_end import run_cades, run_pades, run_scale, run_xades
+from bench.envelopes import run_envelopes
 from bench.finished import run_finished
 from bench.floors import run_floors
 from bench.journal import run_journal
 from bench.latency import run_latency
+from bench.load import run_load
 from bench.measure import Result
 from bench.uploads import run_api
 
@@ -31,4 +33,6 @@ LINES: Mapping[str, Line] = {
     "journal": run_journal,
     "finished": run_finished,
     "api": run_api,
+    "envelopes": run_envelopes,
+    "load": run_load,
 }

@@ -15,7 +15,7 @@ from bench.inputs import signing_leaf
 from bulksigner.testing.certificates import KeyKind
 from bulksigner.testing.served import ServedService
 
-__all__ = ["STABILITY_SECONDS", "Usage", "running_service", "usage_of"]
+__all__ = ["STABILITY_SECONDS", "Usage", "resident_mib", "running_service", "usage_of"]
 
 STABILITY_SECONDS = 0.05
 """The stability window of measured services: one look 50 ms after the first."""
@@ -48,11 +48,14 @@ def running_service(
         root = Path(place)
         pfx = signing_leaf(kind).write_pfx(root / "leaf.pfx", _PASSWORD)
         (root / "inbox").mkdir()
+        (root / "trust").mkdir()
+        signing_leaf(kind).write_root_pem(root / "trust" / "root.pem")
         service = ServedService(
             root,
             {
                 "Storage:Inputs:0:Name": "inbox",
                 "Storage:Inputs:0:Path": root / "inbox",
+                "Signing:Trust:RootsPath": root / "trust",
                 "Signing:Profiles:0:Name": "default",
                 "Signing:Profiles:0:Certificate:Pfx:Path": pfx,
                 "Signing:Profiles:0:Certificate:Pfx:Password": _PASSWORD,
@@ -77,6 +80,12 @@ def usage_of(pid: int) -> Usage:
     return Usage(sum(map(_cpu_seconds, family)), peaks[0], max(peaks[1:], default=0.0))
 
 
+def resident_mib(pid: int) -> tuple[float, float]:
+    """Return the memory that the main process, and the largest of its children, hold at this moment; Linux only."""
+    held = [_status_mib(member, "VmRSS:") for member in (pid, *_children(pid))]
+    return held[0], max(held[1:], default=0.0)
+
+
 def _children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for task in found.parent.parent.iterdir() for child in (task / "children").read_text().split()]
@@ -88,7 +97,11 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _peak_mib(pid: int) -> float:
+    return _status_mib(pid, "VmHWM:")
+
+
+def _status_mib(pid: int, field: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(field):
             return int(line.split()[1]) / 1024
     return 0.0

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bulksigner.contract.settings import Secret
-from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Birth, JobSource
+from bulksigner.jobs.model import Birth
 from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
 from bulksigner.records.migrate import migrate
+from bulksigner.testing import rows
 from bulksigner.testing.postgres import running_server
 
 __all__ = ["new_birth", "opening_stores"]
@@ -31,16 +31,7 @@ def opening_stores(kind: EngineKind) -> Iterator[Callable[[], Store]]:
 
 def new_birth(number: int) -> Birth:
     """Return the birth of a job whose path nobody has."""
-    name = f"bench-{number}.pdf"
-    return Birth(
-        file_name=name,
-        original_path=f"/in/{name}",
-        input_folder="in",
-        profile_name="profile-1",
-        format=Format.PADES,
-        source=JobSource.WATCHER,
-        message="Queued from folder in",
-    )
+    return rows.new_birth(f"bench-{number}.pdf", profile_name="profile-1")
 
 
 def _migrated(store: Store) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -14,20 +15,25 @@ from bulksigner.contract import (
     errors,
     hookspecs,
     intake,
+    notes,
     observe,
     settings,
     signing,
     storage,
     validation,
 )
+from bulksigner.contract.codes import CODES
+from bulksigner.observability.instruments import metrics_page
 from bulksigner.settings.reference import render_reference
 from bulksigner.settings.schema import CollectedSchema
+from bulksigner.web.openapi import describe
 from bulksigner.web.reference import codes_page, routes_page
+from bulksigner.web.routes import ROUTES
 
 __all__ = ["PAGES", "contract_source", "hook_functions", "hook_signature"]
 
 ROOT = Path(__file__).resolve().parent.parent
-_CONTRACT = (settings, certificate, signing, storage, validation, approval, intake, observe, errors)
+_CONTRACT = (settings, certificate, signing, storage, validation, approval, intake, observe, notes, errors)
 _NOTE = "<!-- Written by `make docs` from the code; change it there. -->"
 
 
@@ -101,9 +107,16 @@ def settings_page() -> str:
     return render_reference(CollectedSchema())
 
 
+def openapi_document() -> str:
+    """Render docs/reference/openapi.json: the interface of the core, for whoever generates a client (API-93)."""
+    return json.dumps(describe(ROUTES, CODES), indent=1, ensure_ascii=False) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/error-codes.md": lambda: codes_page(_NOTE),
     "docs/reference/hooks.md": hooks_page,
+    "docs/reference/metrics.md": lambda: metrics_page(_NOTE),
+    "docs/reference/openapi.json": openapi_document,
     "docs/reference/rest-api.md": lambda: routes_page(_NOTE),
     "docs/reference/settings.md": settings_page,
 }

@@ -1,7 +1,7 @@
 """Bulk signing server: the names that plugin authors use, from `bulksigner.contract`."""
 
 from bulksigner.contract.approval import ApprovalRequest, ApprovalRule, Decision, FrozenRule, Verdict
-from bulksigner.contract.certificate import CertificateSource, Digest, KeyAlgorithm, OpenedKey
+from bulksigner.contract.certificate import CertificateSource, Digest, KeyAlgorithm, KnowsFault, OpenedKey
 from bulksigner.contract.errors import (
     BulkSignerError,
     HeldElsewhere,
@@ -12,6 +12,7 @@ from bulksigner.contract.errors import (
 )
 from bulksigner.contract.hookspecs import hookimpl
 from bulksigner.contract.intake import Candidate, IntakeSource
+from bulksigner.contract.notes import KeepsNotes, Notes
 from bulksigner.contract.observe import BannerRow, JobChange, ReadinessCheck, ReadinessRow
 from bulksigner.contract.policy import CertificateElement, Joining, KeyRule, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.settings import Check, Schema, Secret, Settings, at_least, between, matches_length, option
@@ -63,9 +64,12 @@ __all__ = [
     "IntakeSource",
     "JobChange",
     "Joining",
+    "KeepsNotes",
     "KeyAlgorithm",
     "KeyRule",
+    "KnowsFault",
     "Measured",
+    "Notes",
     "OpenedKey",
     "Overtaken",
     "PermanentFailure",

@@ -14,11 +14,12 @@ import attrs
 
 from bulksigner.backup.before_migration import copy_before_migration
 from bulksigner.backup.desk import BackupDesk, BackupPlan
-from bulksigner.boot import Foundation, new_owner, open_store, product_version
+from bulksigner.boot import Foundation, new_owner, open_store, plan_validation, product_version
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
+from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.volumes import distinct_volumes
 from bulksigner.files.work import WorkRoots
@@ -32,32 +33,39 @@ from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
+from bulksigner.jobs.envelopes import MANY_ENVELOPES, count_envelope, envelopes_written
 from bulksigner.jobs.model import Changed, Job, utc_now
-from bulksigner.jobs.names import Names
+from bulksigner.jobs.names import Names, forget_names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.life import Service
+from bulksigner.metering import core_gauges, count_change
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles, prepare_log_files
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
-from bulksigner.observability.redaction import Scrubber
+from bulksigner.operations.deletion_news import DeletionNews
+from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import assemble
-from bulksigner.pipeline.engine import Engine, InProcessEngine
+from bulksigner.pipeline.engine import Engine, InProcessEngine, ask
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.checking import CertificateRefresh
 from bulksigner.profiles.deployment import deployment_salt
+from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.profiles.opened import ProfileOpener, open_profiles
+from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
+from bulksigner.records.notes import StoredNotes
 from bulksigner.records.service_lock import hold_database
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
@@ -66,6 +74,7 @@ from bulksigner.retention.desk import RetentionDesk
 from bulksigner.retention.policy import Policy
 from bulksigner.retention.run import Retention
 from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import EngineChoice
@@ -80,12 +89,14 @@ log = logging.getLogger(__name__)
 
 @attrs.define
 class Announcer:
-    """What follows the commit of a job's change: plugins hear of it, and the folder's watcher when a job ended."""
+    """What follows the commit of a job's change: it is counted, and plugins and the folder's watcher hear of it."""
 
+    metrics: Metrics
     notify: Callable[[str, object], None]
     watchers: FolderWatchers | None = None
 
     def __call__(self, changed: Changed) -> None:
+        count_change(self.metrics, changed)
         self.notify("bulksigner_job_changed", changed.change)
         if changed.job.status in TERMINAL and self.watchers is not None:
             self.watchers.job_ended(changed.job.original_path)
@@ -121,6 +132,7 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
         try:
             service = _assemble(foundation, undo, copies_before_migration)
         except BulkSignerError as error:
+            error.message = foundation.scrubber.scrub(error.message)
             # Into the log file as well, where an operator looks when the terminal is gone (OPS-19).
             log.critical("Not started: %s", error.message)
             raise
@@ -130,7 +142,7 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
 
 def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: bool) -> Service:
     settings, core = foundation.settings, foundation.settings.core
-    scrubber = Scrubber(settings.secrets)
+    scrubber = foundation.scrubber
     sinks = _choose_sinks(core.logging.file)
     if sinks.files is not None:
         prepare_log_files(sinks.files)
@@ -143,6 +155,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     undo.callback(lock.release)
     roots.prepare()
     store = open_store(settings)
+    store.redaction = scrubber
     undo.callback(store.close)
     # Before anything is changed: another service may be at work on this database from another data directory.
     database_lock = hold_database(store)
@@ -156,12 +169,30 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
     if not profile_rows.all() and (failures := check_seed_choices(core, foundation.installed)):
         raise ConfigurationRefused(failures)
-    seeded = seed_profiles(profile_rows, core, sealer, utc_now, foundation.policies)
-    profiles = open_profiles(profile_rows, foundation.registry, sealer, scrubber.register, foundation.policies)
+    seeded = seed_profiles(
+        profile_rows, core, sealer, utc_now, policies=foundation.policies, has_roots=bool(foundation.trust)
+    )
+    if not foundation.trust and (failures := explain_no_roots(profile_rows.all())):
+        raise ConfigurationRefused(failures)
+    foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
+    envelope_key = _derive_key(core.encryption, store)
+    if envelope_key is not None:
+        undo.callback(envelope_key.wipe)
+    profiles = open_profiles(
+        profile_rows,
+        foundation.registry,
+        sealer,
+        scrubber.register,
+        policies=foundation.policies,
+        is_encryption_on=envelope_key is not None,
+    )
     undo.callback(profiles.close)
+    validation = plan_validation(foundation)
+    validation.prune()
 
     jobs, queue = Jobs(store), Queue(store)
-    announcer = Announcer(foundation.plugins.notify)
+    metrics = Metrics()
+    announcer = Announcer(metrics, foundation.plugins.notify)
     swept = sweep(jobs, roots)
     for changed in swept.interrupted:
         announcer(changed)
@@ -183,7 +214,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots, names)
     uploads.settle_leftovers(jobs)
 
-    engine = _start_engine(foundation, _formats_of(profiles.all), sinks)
+    engine = _start_engine(foundation, _formats_of(profiles.all), sinks, envelope_key)
     profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
@@ -192,11 +223,16 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     profile_watch = ProfileWatch(
         profile_rows,
         profiles,
-        ProfileOpener(foundation.registry, sealer, scrubber.register, foundation.policies),
+        ProfileOpener(foundation.registry, sealer, scrubber.register, envelope_key is not None, foundation.policies),
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,
         poll_interval_seconds=core.pipeline.poll_interval_seconds,
+        also=(
+            DeletionNews(store, watchers.path_freed).step,
+            ExpiryWatch(store, profiles, utc_now).look_if_due,
+            CertificateRefresh(profiles, validation).begin_if_due,
+        ),
     )
     owner = new_owner(foundation.variables)
     parts = Parts(
@@ -212,6 +248,9 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
+        count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
+        validation=validation,
+        metrics=metrics,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
@@ -236,6 +275,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
             worker,
             {f"disk:{volume.folder}": partial(room.look, volume) for volume in volumes},
             foundation.registry,
+            validation,
         ),
         scrubber,
     )
@@ -250,9 +290,25 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         pause=pause,
         announce=announcer,
         free_path=watchers.path_freed,
+        watcher_statuses=watchers.statuses,
         scrub=scrubber.scrub,
         clock=utc_now,
-        also_when_cleared=(partial(reset_statistics, store),),
+        also_when_cleared=(partial(reset_statistics, store), partial(forget_names, store)),
+        metrics=metrics,
+    )
+    backups = _plan_backups(core.backup, store, scrubber.scrub, metrics)
+    retention = _plan_retention(core.retention, store, roots, folders, pause, metrics)
+    metrics.read_with(core_gauges(store, jobs, pause, profiles, volumes, backups, has_retention=retention is not None))
+    file_check = FileCheck(
+        profile=profiles.get,
+        registry=foundation.registry,
+        format_of=enqueue.format_of,
+        rules=folders.landing.rules,
+        names=names,
+        roots=roots,
+        look=partial(ask, engine),
+        scrub=scrubber.scrub,
+        now=utc_now,
     )
     return Service(
         foundation=foundation,
@@ -271,15 +327,34 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         enqueue=enqueue,
         uploads=uploads,
         operations=operations,
+        file_check=file_check,
         readiness=readiness,
         announce=announcer,
         figures=Panel(store) if core.statistics.enabled else None,
-        backups=_plan_backups(core.backup, store, scrubber),
-        retention=_plan_retention(core.retention, store, roots, pause),
+        backups=backups,
+        retention=retention,
+        metrics=metrics,
         seeded=seeded,
         swept=swept,
         open=undo,
     )
+
+
+def _derive_key(given: EncryptionSettings, store: Store) -> EnvelopeKey | None:
+    """Derive the key of the envelopes, the one time in this life (ENC-06); None where encryption is off."""
+    if not given.enabled:
+        return None
+    log.info("Deriving the key of encrypted outputs, %d iterations", given.iterations)
+    key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
+    written = envelopes_written(store, key.check_value())
+    if written > MANY_ENVELOPES:
+        log.warning(
+            "%d files were encrypted with this key, and more than %d are not safe. Change Encryption:Password soon, "
+            "and keep the former one for the files that exist",
+            written,
+            2 * MANY_ENVELOPES,
+        )
+    return key
 
 
 def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
@@ -289,19 +364,23 @@ def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
     return record
 
 
-def _plan_backups(given: BackupSettings, store: Store, scrubber: Scrubber) -> BackupDesk | None:
+def _plan_backups(
+    given: BackupSettings, store: Store, scrub: Callable[[str], str], metrics: Metrics
+) -> BackupDesk | None:
     if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
         return None
     interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
     plan = BackupPlan(given.disk.path, interval, given.retain_count)
-    return BackupDesk(store, plan, product_version=product_version(), scrub=scrubber.scrub)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrub, metrics=metrics)
 
 
-def _plan_retention(given: RetentionSettings, store: Store, roots: WorkRoots, pause: PauseFlag) -> RetentionDesk | None:
+def _plan_retention(
+    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag, metrics: Metrics
+) -> RetentionDesk | None:
     policy = Policy.of(given)
     if policy is None:
         return None
-    return RetentionDesk(Retention(store, roots, policy, lambda: pause.read().is_paused))
+    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused, metrics=metrics))
 
 
 def _tell_settings(foundation: Foundation) -> None:
@@ -322,10 +401,14 @@ def _choose_sinks(given: LogFileSettings) -> logs.Sinks:
     return logs.Sinks(given.write_to_console, files if given.enabled else None, given.minimum_level.threshold)
 
 
-def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks) -> Engine:
+def _start_engine(
+    foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks, envelope_key: EnvelopeKey | None
+) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
-    here = InProcessEngine(foundation.registry, formats, threads=core.pipeline.max_concurrency)
+    here = InProcessEngine(
+        foundation.registry, formats, threads=core.pipeline.max_concurrency, envelope_key=envelope_key
+    )
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
     if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):
@@ -339,6 +422,7 @@ def _start_engine(foundation: Foundation, formats: tuple[Format, ...], sinks: lo
         _thresholds(foundation),
         # One process tidies up for all.
         attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
+        envelope_key,
     )
     return ProcessEngine(boot, workers, here)
 

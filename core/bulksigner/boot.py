@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import os
 import socket
@@ -16,7 +17,8 @@ from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.errors import ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.policies import PolicyTable, shipped_policies
-from bulksigner.jobs.model import Owner
+from bulksigner.jobs.model import Owner, utc_now
+from bulksigner.observability.redaction import Scrubber, list_environment_secrets
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.manager import PluginSet, discover
 from bulksigner.plugin_system.registry import Registry
@@ -25,8 +27,11 @@ from bulksigner.settings.choices import Installed
 from bulksigner.settings.load import LoadedSettings, check_choices, load
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.variables import HostVariables
+from bulksigner.trust.evidence import EvidenceDesk
+from bulksigner.trust.roots import TrustSet, load_trust
+from bulksigner.trust.validation import CertificateValidation
 
-__all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "product_version"]
+__all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "plan_validation", "product_version"]
 
 
 @attrs.frozen
@@ -40,12 +45,18 @@ class Foundation:
     installed: Installed
     codes: Mapping[str, ErrorCode]
     policies: PolicyTable
+    trust: TrustSet
+    scrubber: Scrubber
+    """Knows every secret of the settings and of the variables; those of stored profiles join when they are opened."""
 
 
-def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = None) -> Foundation:
+def lay_foundation(
+    environ: Mapping[str, str], working_directory: Path | None = None, *, scrubber: Scrubber | None = None
+) -> Foundation:
     """Load plugins, read every setting, and check the names that choose plugins.
 
-    Raises `ConfigurationRefused` with all failures at once (CFG-12).
+    Secrets are made known to `scrubber`, if one is there already. Raises `ConfigurationRefused` with all failures at
+    once (CFG-12).
     """
     variables = HostVariables.read(environ, working_directory)
     plugins = discover(sorted(variables.disabled_plugins))
@@ -56,6 +67,10 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         settings = load(schema, variables, environ)
     except ConfigurationRefused as refused:
         raise ConfigurationRefused([*refused.failures, *account]) from None
+    settings = attrs.evolve(settings, secrets=(*settings.secrets, *_own_secrets(environ)))
+    scrubber = Scrubber() if scrubber is None else scrubber
+    for secret in settings.secrets:
+        scrubber.register(secret)
     registry = plugins.providers(settings.plugins)
     installed = Installed(
         sources=frozenset(registry.names(roles.CERTIFICATE_SOURCE)),
@@ -64,6 +79,11 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         out_of_use=registry.out_of_use,
     )
     failures = [*check_choices(settings.core, installed), *account]
+    trust = TrustSet()
+    try:
+        trust = load_trust(settings.core.signing.trust)
+    except ConfigurationRefused as refused:
+        failures += refused.failures
     policies = shipped_policies()
     try:
         policies = _read_policies(settings)
@@ -72,7 +92,15 @@ def lay_foundation(environ: Mapping[str, str], working_directory: Path | None = 
         failures.append(Failure("Signing:Policies:Path", error.message, remedy))
     if failures:
         raise ConfigurationRefused(failures)
-    return Foundation(variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, policies)
+    return Foundation(
+        variables, plugins, registry, settings, installed, {**CODES, **schema.codes}, policies, trust, scrubber
+    )
+
+
+def _own_secrets(environ: Mapping[str, str]) -> list[Secret]:
+    """Return the secrets among the variables that are no settings, such as a PIN; settings were read already."""
+    others = {name: value for name, value in environ.items() if "__" not in name}
+    return [secret for secret in list_environment_secrets(others) if secret]
 
 
 def _read_policies(settings: LoadedSettings) -> PolicyTable:
@@ -96,6 +124,17 @@ def open_store(settings: LoadedSettings) -> Store:
 def new_owner(variables: HostVariables) -> Owner:
     """Return who claims jobs in this life: the platform's instance or the host, and a fresh incarnation (CLU-20)."""
     return Owner(variables.instance_id or socket.gethostname(), str(uuid.uuid4()))
+
+
+def plan_validation(foundation: Foundation) -> CertificateValidation:
+    """Return the check of certificates as the settings want it; nothing is fetched before it is asked (CFG-92)."""
+    core = foundation.settings.core
+    given = core.signing.trust
+    desk = EvidenceDesk(
+        core.storage.root / "revocation", utc_now, given.offline, given.crls_path, given.fetch_timeout_seconds
+    )
+    recheck = datetime.timedelta(minutes=given.recheck_minutes)
+    return CertificateValidation(foundation.trust, desk, recheck=recheck, clock=utc_now)
 
 
 def product_version() -> str:

@@ -10,11 +10,14 @@ from typing import ParamSpec, TypeVar
 import attrs
 
 from bulksigner.jobs import listing
+from bulksigner.jobs.model import Job
 from bulksigner.life import Service
+from bulksigner.operations.file_check import output_of
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.records import event_log
 from bulksigner.records.sqlite import SqliteStore
+from bulksigner.web.guards import Policy
 from bulksigner.web.services import PipelineView, WebServices
 
 __all__ = ["expose"]
@@ -50,6 +53,10 @@ def expose(service: Service) -> WebServices:
 
         return run
 
+    def name_output(job: Job) -> str | None:
+        profile = service.profiles.get(job.profile_name)
+        return None if profile is None else output_of(job, profile.stored)
+
     return WebServices(
         api_key=core.auth.api_key,
         api_key_header=core.auth.api_key_header,
@@ -57,9 +64,11 @@ def expose(service: Service) -> WebServices:
         uploads_enabled=core.upload.enabled,
         max_upload_bytes=core.upload.max_bytes,
         receive_upload=prompt(service.uploads.receive),
+        check_file=prompt(service.file_check.receive),
         rescan=prompt(operations.rescanning.rescan),
         find_job=prompt(service.jobs.get),
         find_page=prompt(partial(listing.page, service.store)),
+        each_job=partial(listing.each, service.store),
         read_history=prompt(partial(listing.history, service.store)),
         retry=prompt(operations.operator.retry),
         cancel=prompt(operations.operator.cancel),
@@ -69,10 +78,21 @@ def expose(service: Service) -> WebServices:
         resume=prompt(turn(operations.pausing.resume)),
         find_events=prompt(partial(event_log.event_page, service.store)),
         find_event_types=prompt(partial(event_log.event_types, service.store)),
+        list_profiles=lambda: service.profiles.all,
+        find_profile=service.profiles.get,
         output_root=service.roots.output,
+        name_output=name_output,
+        scratch=service.roots.landing,
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,
         backups=service.backups,
         retention=service.retention,
+        scrub=service.foundation.scrubber.scrub,
+        list_folders=operations.folder_list.look,
+        metrics=service.metrics,
+        policies={
+            "/api/metrics": Policy.OPERATOR if core.metrics.require_api_key else Policy.ANONYMOUS,
+            "/api/ready": Policy.OPERATOR if core.readiness.require_api_key else Policy.ANONYMOUS,
+        },
         backups_supported=isinstance(service.store, SqliteStore),
     )

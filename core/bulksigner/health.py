@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from bulksigner.contract.certificate import KnowsFault
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessCheck
 from bulksigner.intake.folder_health import Waiting, WaitingFiles
@@ -17,10 +18,12 @@ from bulksigner.observability.readiness import CallableCheck
 from bulksigner.pipeline.worker import Worker
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.plugin_system.report import PluginRow
+from bulksigner.profiles.expiry import describe_end
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Store
 from bulksigner.records.errors import FileLost
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["binding_checks", "collect_checks", "profile_checks"]
 
@@ -38,6 +41,7 @@ def collect_checks(
     worker: Worker,
     disks: Mapping[str, Callable[[], Verdict]],
     registry: Registry,
+    validation: CertificateValidation | None = None,
 ) -> Callable[[], list[ReadinessCheck]]:
     """Return what gives the checks of the moment, the core's first: profiles come, go and change by edits.
 
@@ -61,7 +65,7 @@ def collect_checks(
         now = profiles.all
         return [
             *before,
-            *(check for profile in now for check in profile_checks(profile)),
+            *(check for profile in now for check in profile_checks(profile, validation)),
             *after,
             *(check for profile in now for check in binding_checks(profile, known)),
             *lost,
@@ -71,12 +75,12 @@ def collect_checks(
     return collect
 
 
-def profile_checks(profile: OpenedProfile) -> Iterator[ReadinessCheck]:
+def profile_checks(profile: OpenedProfile, validation: CertificateValidation | None = None) -> Iterator[ReadinessCheck]:
     """Yield the row of one profile: whether it can sign, or that it needs no key (API-86, API-87)."""
     if profile.keyless is not None:
         yield CallableCheck(f"signing-profile-keyless:{profile.name}", False, partial(_keyless_look, profile))
     else:
-        yield CallableCheck(f"signing-profile:{profile.name}", False, partial(_profile_look, profile))
+        yield CallableCheck(f"signing-profile:{profile.name}", False, partial(_profile_look, profile, validation))
 
 
 def binding_checks(profile: OpenedProfile, known: Collection[str]) -> Iterator[ReadinessCheck]:
@@ -139,9 +143,16 @@ def _lost_look(row: PluginRow) -> Verdict:
     return False, row.advice
 
 
-def _profile_look(profile: OpenedProfile) -> Verdict:
+def _profile_look(profile: OpenedProfile, validation: CertificateValidation | None) -> Verdict:
     fault = profile.find_fault(utc_now()) or profile.pending
-    return fault is None, fault or f"ready ({profile.locator})"
+    key = profile.key
+    if fault is None and key is not None and isinstance(key, KnowsFault):
+        fault = key.fault
+    if fault is None and validation is not None and profile.key is not None and profile.stored.validate_certificate:
+        refusal = validation.find_refusal(profile.key, require_non_repudiation=profile.stored.require_non_repudiation)
+        fault = None if refusal is None else f"refused before signing: {refusal}"
+    end = describe_end(profile.certificate_not_after, utc_now())
+    return fault is None, fault or f"ready ({profile.locator}){f'; {end}' if end else ''}"
 
 
 def _keyless_look(profile: OpenedProfile) -> Verdict:

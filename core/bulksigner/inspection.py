@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import attrs
 
 from bulksigner.boot import Foundation, open_store
+from bulksigner.console.banner import ENABLED
 from bulksigner.console.profile_panel import (
     Alert,
     ProfileFacts,
@@ -23,7 +26,10 @@ from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.observe import ReadinessRow
 from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import StorageProvider
+from bulksigner.encryption.envelope import open_envelope, write_envelope
+from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.formats import self_test
+from bulksigner.formats.icp_brasil import read_holder
 from bulksigner.health import binding_checks, profile_checks
 from bulksigner.intake.abilities import KnowsRemoval
 from bulksigner.jobs.model import utc_now
@@ -31,13 +37,16 @@ from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
-from bulksigner.profiles.opened import open_profiles
+from bulksigner.profiles.model import find_invalidity
+from bulksigner.profiles.opened import explain_no_roots, open_profiles, read_validity
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import foresee_import, report_ignored
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
-from bulksigner.settings.model import DEFAULT_NAME, CertificateChoice, ProfileSeed
+from bulksigner.records.notes import StoredNotes
+from bulksigner.settings.encryption import EncryptionSettings
+from bulksigner.settings.model import DEFAULT_NAME, ProfileSeed
 
 __all__ = ["Inspection", "inspect"]
 
@@ -57,7 +66,7 @@ class Inspection:
 
 def inspect(foundation: Foundation) -> Inspection:
     """Open what the settings name, one thing at a time, and say how each went."""
-    scrubber = Scrubber(foundation.settings.secrets)
+    scrubber = foundation.scrubber
     alerts: list[Alert] = []
     rows = [
         ReadinessRow(row.name, row.ok, row.gating, scrubber.scrub(row.detail))
@@ -65,6 +74,7 @@ def inspect(foundation: Foundation) -> Inspection:
             _asked("storage-root", True, partial(_look_at_root, foundation.settings.core.storage.root)),
             *_log_files(foundation),
             _asked("signing-engine", True, _try_formats),
+            *_encryption(foundation),
             *_folders(foundation),
             *_database_and_profiles(foundation, alerts),
             *_plugins(foundation, scrubber),
@@ -96,6 +106,25 @@ def _look_at_root(root: Path, key: str = "Storage:Root") -> str:
     if not os.access(place, os.W_OK | os.X_OK):
         raise BulkSignerError(f"{place} is not writable for this account")
     return f"{root} is writable" if place == root else f"{root} will be created in {place}"
+
+
+def _encryption(foundation: Foundation) -> Iterator[ReadinessRow]:
+    given = foundation.settings.core.encryption
+    if given.enabled:
+        yield _asked("encryption", True, partial(_try_encryption, given))
+
+
+def _try_encryption(given: EncryptionSettings) -> str:
+    """Derive the key as a start does, and write and open an envelope with it."""
+    began = time.monotonic()
+    key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
+    seconds = time.monotonic() - began
+    envelope = io.BytesIO()
+    length = write_envelope(io.BytesIO(b"sample"), envelope, key).length
+    envelope.seek(0)
+    open_envelope(envelope, length, key, lambda _: None)
+    key.wipe()
+    return f"{ENABLED}; each start spends {seconds:.1f} s on its key"
 
 
 def _folders(foundation: Foundation) -> Iterator[ReadinessRow]:
@@ -151,15 +180,26 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
         return
     core = foundation.settings.core
     sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
-    profiles = open_profiles(ProfileStore(store), foundation.registry, sealer, policies=foundation.policies)
+    foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
+    is_encryption_on = foundation.settings.core.encryption.enabled
+    profiles = open_profiles(
+        ProfileStore(store),
+        foundation.registry,
+        sealer,
+        policies=foundation.policies,
+        is_encryption_on=is_encryption_on,
+    )
     if not profiles.all:
         yield from _seed_rows(foundation, alerts)
         return
     configured = {given.name for given in core.storage.inputs}
+    if not foundation.trust:
+        for failure in explain_no_roots(profile.stored for profile in profiles.all):
+            yield ReadinessRow("trust-set", False, True, failure.line())
     try:
         for profile in profiles.all:
             fault = profile.find_fault(utc_now())
-            detail = fault or f"opens ({profile.locator})"
+            detail = fault or f"opens ({profile.locator}){_holder(profile.key)}"
             row = ReadinessRow(f"signing-profile:{profile.name}", fault is None, False, detail)
             yield row if profile.keyless is None else next(profile_checks(profile)).run()
         for profile in profiles.all:
@@ -178,7 +218,7 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     core = foundation.settings.core
     seeds = core.signing.profiles or (ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate),)
     for seed in seeds:
-        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed.certificate))
+        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed))
     facts = [
         ProfileFacts(
             seed.name,
@@ -187,24 +227,41 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
             verify=seed.verify,
             enabled=seed.enabled,
             method=seed.method,
+            validate_certificate=bool(core.signing.profiles) and seed.validate_certificate,
             policy=seed.policy,
             xml_flavor=seed.xml.flavor,
             xml_sha1_until=seed.xml.sha1_until,
         )
         for seed in seeds
     ]
-    report = foresee_import(core, Sealer(core.signing.profile_secrets_key, bytes), foundation.policies)
+    report = foresee_import(
+        core,
+        Sealer(core.signing.profile_secrets_key, bytes),
+        policies=foundation.policies,
+        has_roots=bool(foundation.trust),
+    )
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 
-def _try_key(foundation: Foundation, choice: CertificateChoice | None) -> str:
+def _try_key(foundation: Foundation, seed: ProfileSeed) -> str:
+    choice = seed.certificate
     if choice is None:
         raise BulkSignerError("no certificate is configured")
     source = foundation.registry.certificate_source(choice.source)
     with foundation.registry.guard(source):
         key: OpenedKey = source.open(choice.block)
+        certificate, holder = key.certificate, _holder(key)
         key.close()
-        return f"opens ({source.locator(choice.block)})"
+    fault = find_invalidity(seed.name, *read_validity(certificate), utc_now())
+    if fault is not None:
+        raise BulkSignerError(fault)
+    return f"opens ({source.locator(choice.block)}){holder}"
+
+
+def _holder(key: OpenedKey | None) -> str:
+    """Say whose certificate it is, a CPF masked (ICP-26)."""
+    told = "" if key is None else read_holder(key.certificate).describe()
+    return f"; {told}" if told else ""
 
 
 def _try_formats() -> str:

@@ -19,7 +19,9 @@ from bulksigner.intake.watchers import FolderWatchers
 from bulksigner.jobs.model import Changed, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
+from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import Operations
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
@@ -61,6 +63,7 @@ class Service:
     enqueue: EnqueueService
     uploads: UploadDoor
     operations: Operations
+    file_check: FileCheck
     readiness: Readiness
     announce: Callable[[Changed], None]
     figures: Panel | None
@@ -69,6 +72,7 @@ class Service:
     """Backups of the database, or None where they are off (STA-82)."""
     retention: RetentionDesk | None
     """Retention by age, or None where no policy is configured (STA-102)."""
+    metrics: Metrics
     seeded: SeedReport
     swept: SweepReport
     _open: ExitStack

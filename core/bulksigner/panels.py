@@ -29,8 +29,9 @@ def show(service: Service, listen: Sequence[str]) -> None:
     """Print the ready panel and the profile panel, and log what an operator must see."""
     profiles = list_profiles(service.profiles, {opened.name for opened in service.folders})
     alerts = find_alerts(profiles, now=utc_now(), folder_warnings=list_folder_warnings(service.seeded))
-    print(banner.ready_panel(_facts(service, listen)))
-    print(profiles_panel(profiles, alerts), flush=True)
+    scrub = service.foundation.scrubber.scrub
+    print(scrub(banner.ready_panel(_facts(service, listen))))
+    print(scrub(profiles_panel(profiles, alerts)), flush=True)
     for alert in alerts:
         log.log(alert.level, "%s", alert.text)
 
@@ -58,10 +59,14 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         poll_interval=datetime.timedelta(seconds=settings.core.pipeline.poll_interval_seconds),
         version=product_version(),
         logs=_describe_logs(settings.core.logging),
+        ready_needs_key=settings.core.readiness.require_api_key,
+        metrics_need_key=settings.core.metrics.require_api_key,
         plugins_loaded_count=sum(row.state is PluginState.LOADED for row in rows),
         plugins_failed_count=sum(row.is_lost for row in rows),
         plugin_rows=service.foundation.registry.banner_rows,
+        encrypts=settings.core.encryption.enabled,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
+        trust_set=service.foundation.trust.describe(),
         retention=_describe_retention(service),
         backup=_describe_backups(settings.core.backup),
         store_status=store_status if service.store.kind is EngineKind.POSTGRESQL else None,

@@ -15,6 +15,7 @@ from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask
 
 from bulksigner.contract.errors import StartRefused
+from bulksigner.dispatching import Dispatcher
 from bulksigner.settings.variables import ListenAddress
 from bulksigner.web import limits
 from bulksigner.web.app import create_app
@@ -74,7 +75,7 @@ class HttpServer:
             create_app(services),
             map=self._loop,
             sockets=self._sockets,
-            threads=threads,
+            _dispatcher=Dispatcher(threads),
             ident=None,
             clear_untrusted_proxy_headers=True,
             max_request_header_size=limits.MAX_HEADER_BYTES,

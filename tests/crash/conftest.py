@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import pytest
 
+from bulksigner.encryption.envelope import MAGIC, SUFFIX
 from bulksigner.testing.certificates import Issued, KeyKind
 from bulksigner.testing.harness import prepare
 from bulksigner.testing.kill import DIED, KEY, Moment, Plan
@@ -152,6 +153,8 @@ class Lane:
         died = self.live(dies_at=moment, **plan)
         if not (self.folder / DIED).exists():
             return [f"the moment did not come; the life ended with {died.code}\n{died.printed}"]
+        if clear := list(self._clear_outputs()):
+            return clear
         recovered = live(Life(self.folder, restarts=1))
         if recovered.code != 0:
             return [f"the next life ended with {recovered.code}\n{recovered.printed}"]
@@ -172,6 +175,7 @@ class Lane:
         yield from self._lost_inputs(jobs, files)
         yield from self._astray(jobs, files)
         yield from self._unexplained_outputs(jobs, files["data/output"])
+        yield from self._clear_outputs()
         for digest, uses in Counter(self._uses()).items():
             if uses > 1:
                 yield f"the key was used {uses} times for the input {digest}"
@@ -207,6 +211,16 @@ class Lane:
         claims = Counter((Path(job["output_path"]).name, job["output_sha256"]) for job in jobs if _has_delivered(job))
         if claims != Counter(outputs.items()):
             yield f"the outputs {outputs} are not those that jobs name: {claims}"
+
+    def _clear_outputs(self) -> Iterator[str]:
+        """Yield what lies in clear where only envelopes may (ENC-02)."""
+        if not self.story.settings.get("Encryption:Enabled"):
+            return
+        for path in (self.folder / "data" / "output").iterdir():
+            content = path.read_bytes()
+            # A start tries the folder out with an empty file.
+            if content and (path.suffix != SUFFIX or not content.startswith(MAGIC)):
+                yield f"{path.name} lies in clear in output/"
 
     def _save(self) -> None:
         shutil.rmtree(self._saved, ignore_errors=True)

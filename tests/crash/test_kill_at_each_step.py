@@ -14,6 +14,13 @@ pytestmark = pytest.mark.slow
 
 ENGINES = ("sqlite", "postgresql")
 PDF, XML, TEXT = pdf_file(pages=1), xml_file(items=1), text_file(size_bytes=500)
+ENCRYPTED = {
+    "Encryption:Enabled": True,
+    "Encryption:Password": "correct horse battery staple",
+    "Encryption:Salt": "AAECAwQFBgcICQoLDA0ODw==",
+    "Encryption:Iterations": 10_000,
+    "Signing:Profiles:0:Encrypt": True,
+}
 SIDECARS = {"Storage:Inputs:0:Sidecar": True}
 
 
@@ -34,6 +41,7 @@ STORIES = {
     "an upload": {"upload": ("contract.pdf", PDF)},
     "a retry": {"drops": {"contract.pdf": PDF}, "retries": True, "earlier": first(KEY, "before")},
     "a first boot": {"drops": {"report.txt": TEXT}, "is_first_boot": True},
+    "an encrypted text": {"drops": {"report.txt": TEXT}, "settings": ENCRYPTED},
     "a recovery after the delivery": {
         "drops": {"report.txt": TEXT},
         "earlier": first("files.durable.promote", "after", about=".p7m"),
@@ -94,6 +102,39 @@ def test_a_worker_or_its_service_may_die_in_any_task(crash: Any, plan: dict[str,
     assert crash.die_everywhere(lanes, moments, plans_workers=True, **plan) == {}
 
 
+WRITING_AN_ENVELOPE = ("os.fsync", "files.durable.promote")
+
+
+def test_a_service_may_die_while_its_worker_encrypts(crash: Any) -> None:
+    """ENC-02, ENC-10, ENC-12: whenever the service dies around the envelope, nothing clear is in output/."""
+    lanes = crash.make_lanes(crash.Story("an envelope", drops={"report.txt": TEXT}, settings=WORKERS | ENCRYPTED))
+    trace = lanes[0].trace(plans_workers=True)
+    moments = [moment for moment in trace if ".enc" in moment.subject and moment.step in WRITING_AN_ENVELOPE]
+    assert {moment.step for moment in moments} == set(WRITING_AN_ENVELOPE)
+    assert crash.die_everywhere(lanes, moments, plans_workers=True, kills_parent=True) == {}
+
+
+def test_an_envelope_is_whole_before_it_is_promised(crash: Any) -> None:
+    """ENC-12, PIPE-85: flushed, read back, recorded, and only then moved to output/."""
+    [lane] = crash.make_lanes(crash.Story("a PDF", drops={"contract.pdf": PDF}, settings=ENCRYPTED), count=1)
+    seen = lane.trace(database=lane.folder / "data" / "db" / "bulksigner.db")
+
+    def at(step: str, side: str, about: str) -> int:
+        return seen.index(first(step, side, about=about)(seen))
+
+    envelope = "contract.signed.pdf.enc"
+    order = {
+        "the use of the key": at(KEY, "before", ""),
+        "the flush": at("os.fsync", "after", envelope),
+        "the reading back": at("files.durable.open_regular", "after", envelope),
+        "the intent": next(index for index, moment in enumerate(seen) if "output" in moment.recorded),
+        "the promotion": at("files.durable.promote", "before", envelope),
+    }
+    assert list(order) == sorted(order, key=lambda name: order[name])
+    promoted = [moment.subject for moment in seen if moment.step == "files.durable.promote" and moment.side == "before"]
+    assert not [subject for subject in promoted if subject.endswith("contract.signed.pdf")]
+
+
 def test_everything_is_on_disk_before_what_relies_on_it(crash: Any) -> None:
     """BEY-51, CLU-11, PIPE-82, PIPE-85, PERF-07: the order of flushes and commits, as a power cut would find it."""
     [lane] = crash.make_lanes(crash.Story("a PDF", drops={"contract.pdf": PDF}), count=1)
@@ -129,7 +170,10 @@ def test_everything_is_on_disk_before_what_relies_on_it(crash: Any) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("plan", [{}, {"kills_parent": True}, {"kills_parent": True, "pause_seconds": 0.4}])
 @pytest.mark.parametrize("content", [PDF, XML, TEXT], ids=["pdf", "xml", "txt"])
-def test_every_call_of_a_signing_worker_is_survived(crash: Any, content: bytes, plan: dict[str, Any]) -> None:
-    """BEY-51, PERF-06: as above, at every call that a worker makes."""
-    lanes = crash.make_lanes(crash.Story("a worker", drops={"contract.pdf": content}, settings=WORKERS))
+@pytest.mark.parametrize("settings", [WORKERS, WORKERS | ENCRYPTED], ids=["clear", "encrypted"])
+def test_every_call_of_a_signing_worker_is_survived(
+    crash: Any, content: bytes, settings: dict[str, Any], plan: dict[str, Any]
+) -> None:
+    """BEY-51, PERF-06, ENC-02: as above, at every call that a worker makes."""
+    lanes = crash.make_lanes(crash.Story("a worker", drops={"contract.pdf": content}, settings=settings))
     assert crash.die_everywhere(lanes, lanes[0].trace(plans_workers=True), plans_workers=True, **plan) == {}

@@ -53,4 +53,5 @@ def test_the_wheel_is_the_package_with_types_and_entry_points(built, tmp_path):
     assert "bulksigner/py.typed" in names
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"bulksigner"}
     assert "bulksigner = bulksigner.cli:main" in text
+    assert "decrypt-bsenc = bulksigner.encryption.tool:main" in text
     assert "bulksigner = bulksigner.testing.fixtures" in text

@@ -39,6 +39,8 @@ def check_backup(path: Path, newest_schema: int) -> Checked:
 
     Raises `BackupUnusable`.
     """
+    if path.suffix.lower() == ".json":
+        raise BackupUnusable(f"{path} only describes a backup; name the backup beside it: {path.with_suffix('.db')}")
     told = _read_description(path)
     try:
         measured = durable.measure(path)

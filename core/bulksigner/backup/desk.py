@@ -18,6 +18,7 @@ from bulksigner.backup.runs import HISTORY_LIMIT, Result, Run, next_due, read_ru
 from bulksigner.contract.errors import BulkSignerError, NotAllowed
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.logs import facts
+from bulksigner.observability.metrics import Metrics
 from bulksigner.records.sqlite import SqliteStore
 
 __all__ = ["SCHEDULE", "BackupDesk", "BackupPlan", "BackupState", "UnderWay"]
@@ -69,6 +70,7 @@ class BackupDesk:
         scrub: Callable[[str], str],
         clock: Callable[[], datetime.datetime] = utc_now,
         copy: Callable[..., Copied] = copy_database,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._plan = plan
@@ -76,6 +78,7 @@ class BackupDesk:
         self._scrub = scrub
         self._clock = clock
         self._copy = copy
+        self._metrics = metrics or Metrics()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -122,6 +125,10 @@ class BackupDesk:
         if self._plan.interval is not None:
             due = next_due(runs, self._plan.interval) or self._clock()
         return BackupState(self._plan, self._under_way, success, due, tuple(runs[:HISTORY_LIMIT]))
+
+    def last_success(self) -> Run | None:
+        """Return the newest backup that was written, or None; reads the database."""
+        return next((run for run in self._own_runs() if run.result is Result.SUCCEEDED), None)
 
     def step(self) -> float:
         """Make the backup that was asked for or is due, if any; return how long nothing is due, in seconds."""
@@ -182,7 +189,10 @@ class BackupDesk:
         else:
             run = attrs.evolve(run, file_name=done.path.name, length=done.length)
             log.info("Backup written to %s", done.path, extra=extra)
-        record_run(self._store, attrs.evolve(run, ended_at=self._clock()))
+        run = attrs.evolve(run, ended_at=self._clock())
+        record_run(self._store, run)
+        self._metrics.count("bulksigner_backup_runs_total", run.result.value)
+        self._metrics.observe("bulksigner_backup_duration_seconds", (run.ended_at - run.started_at).total_seconds())
         if run.result is Result.SUCCEEDED:
             self._prune()
 
@@ -192,4 +202,5 @@ class BackupDesk:
                 log.info("Old backup removed: %s", path)
         except OSError as error:
             # The backup itself is there (STA-87).
+            self._metrics.count("bulksigner_backup_prune_failures_total")
             log.warning("Old backups in %s cannot be removed: %s", self._plan.folder, error)

@@ -6,11 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bulksigner.cli.output import forgiving_output
 from bulksigner.cli.profile_verbs import add_profile_verbs
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, StartRefused
+from bulksigner.encryption.arguments import SUMMARY, add_arguments
 
 __all__ = ["main"]
 
@@ -20,8 +22,19 @@ EXIT_REFUSED = 78
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (OPS-24 to OPS-30)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["decrypt"]:
+        # With the exit codes of the tool of its own, for wrong options as well (ENC-31).
+        from bulksigner.encryption.tool import main as decrypt
+
+        return decrypt(given[1:], prog="bulksigner decrypt")
     parser = _parser()
-    parsed = parser.parse_args(arguments)
+    parsed, left = parser.parse_known_args(given)
+    if left and (not hasattr(parsed, "keys") or any(one.startswith("-") for one in left)):
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    if left:
+        # Of keys behind an option the parser takes none.
+        parsed.keys += left
     if parsed.command is None:
         parser.error("name a command; `bulksigner --help` lists them")
     with forgiving_output():
@@ -30,6 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> int:
     # Each command imports its own needs: worker processes import this module again and must start fast.
+    from bulksigner.observability.crashes import describe_crash
+    from bulksigner.observability.redaction import Scrubber, list_environment_secrets
+
+    # What is in files joins when they are read.
+    scrubber = Scrubber(list_environment_secrets(os.environ))
     try:
         if parsed.command == "init":
             from bulksigner.cli.scaffold import init
@@ -47,6 +65,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.service import check
 
             return check(as_json=parsed.json)
+        if parsed.command == "check-file":
+            from bulksigner.cli.file_check import check_file
+
+            return check_file(parsed.path, profile=parsed.profile, format=parsed.format, as_json=parsed.json)
         if parsed.command in ("profiles", "profile"):
             from bulksigner.cli.profiles import run
 
@@ -55,6 +77,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.jobs import delete_job
 
             return delete_job(parsed.id, reason=parsed.reason, is_confirmed=parsed.yes)
+        if parsed.command == "names":
+            from bulksigner.cli.names import release_name
+
+            return release_name(parsed.name, by=parsed.by)
         if parsed.command == "secrets":
             from bulksigner.cli.secrets import check_secrets
 
@@ -79,21 +105,24 @@ def _run(parsed: argparse.Namespace) -> int:
             return (backups.restore if parsed.command == "restore" else backups.verify_backup)(parsed.file)
         from bulksigner.cli.service import serve
 
-        return serve(copies_before_migration=not parsed.skip_pre_migration_backup)
+        return serve(scrubber, copies_before_migration=not parsed.skip_pre_migration_backup)
     except ConfigurationRefused as error:
         print("The settings were refused; nothing was started.", file=sys.stderr)
         for failure in error.failures:
-            print(f"  {failure.line()}", file=sys.stderr)
+            print(f"  {scrubber.scrub(failure.line())}", file=sys.stderr)
         _hint_at_files()
         return EXIT_REFUSED
     except StartRefused as error:
-        print(f"Not started: {error.message}", file=sys.stderr)
+        print(f"Not started: {scrubber.scrub(error.message)}", file=sys.stderr)
         return error.exit_code
     except BulkSignerError as error:
-        print(error.message, file=sys.stderr)
+        print(scrubber.scrub(error.message), file=sys.stderr)
         return EXIT_UNEXPECTED
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # noqa: BLE001 - the interpreter would print it with whatever secret it quotes
+        sys.stderr.write(describe_crash(error, scrubber))
+        return EXIT_UNEXPECTED
 
 
 def _hint_at_files() -> None:
@@ -119,6 +148,11 @@ def _add_job_verbs(commands: Any) -> None:
     delete.add_argument("id", help="id of the job")
     delete.add_argument("--reason", metavar="TEXT", help="why; the event keeps it")
     delete.add_argument("--yes", action="store_true", help="delete without asking")
+    names = commands.add_parser("names", help="act on names of files that were signed, also while the service runs")
+    name_verbs = names.add_subparsers(dest="verb", metavar="VERB", required=True)
+    release = name_verbs.add_parser("release", help="free the name of a job that retention removed")
+    release.add_argument("name", help="name of the file, without a folder; case does not matter")
+    release.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,6 +173,11 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--force", action="store_true", help="replace an existing settings file")
     check = commands.add_parser("check", help="check settings, keys and folders without starting anything")
     check.add_argument("--json", action="store_true", help="print the rows as JSON")
+    look = commands.add_parser("check-file", help="tell whether a file would be signed, and if not why")
+    look.add_argument("path", type=Path, help="the file; nothing of it is kept")
+    look.add_argument("--profile", metavar="NAME", help="signing profile; without it `default`")
+    look.add_argument("--format", metavar="FORMAT", help="signature format; without it the profile's choice")
+    look.add_argument("--json", action="store_true", help="print the findings as JSON")
     add_profile_verbs(commands)
     _add_job_verbs(commands)
     statistics = commands.add_parser("statistics", help="show how long completed jobs took, stage by stage")
@@ -163,6 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     retention.add_argument("--preview", metavar="ID", help="the preview that is acknowledged")
     retention.add_argument("--by", metavar="NAME", help="who does it; without it the account of the terminal")
     retention.add_argument("--list", action="store_true", help="with `preview`: print every item, not only the counts")
+    add_arguments(commands.add_parser("decrypt", help=SUMMARY))
     commands.add_parser("plugins", help="list what is loaded, failed or switched off")
     commands.add_parser("version", help="print version and plugins")
     return parser

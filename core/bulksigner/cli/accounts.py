@@ -13,7 +13,6 @@ from bulksigner.contract.errors import BulkSignerError
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.states import ACTIVE, JobStatus
-from bulksigner.observability.redaction import Scrubber
 
 __all__ = ["audit"]
 
@@ -25,7 +24,7 @@ def audit(*, start: str | None, end: str | None, hashes: bool, as_json: bool) ->
     period = Period(_read_time("--from", start), _read_time("--to", end))
     foundation = lay_foundation(os.environ)
     core = foundation.settings.core
-    with open_database(foundation, Scrubber(foundation.settings.secrets)) as store:
+    with open_database(foundation) as store:
         folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
         account = run_audit(Audit(store, folders, WorkRoots(core.storage.root), hashes), period)
     print(json.dumps(_document(account, period), indent=2) if as_json else "\n".join(_lines(account, period)))

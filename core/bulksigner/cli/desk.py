@@ -9,10 +9,9 @@ from pathlib import Path
 
 import attrs
 
-from bulksigner.boot import Foundation, lay_foundation, open_store
+from bulksigner.boot import Foundation, lay_foundation, open_store, plan_validation
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
-from bulksigner.observability.redaction import Scrubber
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.opened import ProfileOpener
@@ -20,6 +19,8 @@ from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
+from bulksigner.records.notes import StoredNotes
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["Desk", "open_database", "open_desk"]
 
@@ -35,10 +36,11 @@ class Desk:
     folders: frozenset[str]
     poll_interval_seconds: float
     scrub: Callable[[str], str]
+    validation: CertificateValidation
 
 
 @contextmanager
-def open_database(foundation: Foundation, scrubber: Scrubber) -> Iterator[Store]:
+def open_database(foundation: Foundation) -> Iterator[Store]:
     """Open the database of the settings; nothing is migrated and no lock of the service is touched.
 
     Raises `BulkSignerError` for a database that is not there or not of this build; errors inside lose their secrets.
@@ -49,11 +51,12 @@ def open_database(foundation: Foundation, scrubber: Scrubber) -> Iterator[Store]
             f"{location} is not there. The first start of the service makes it, with the profiles of the settings."
         )
     store = open_store(foundation.settings)
+    store.redaction = foundation.scrubber
     try:
         _see_schema(store)
         yield store
     except BulkSignerError as error:
-        error.message = scrubber.scrub(error.message)
+        error.message = foundation.scrubber.scrub(error.message)
         raise
     finally:
         store.close()
@@ -64,21 +67,33 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
     """Open the stored profiles of the settings' database, as `open_database` does; raises `ConfigurationRefused`."""
     foundation = lay_foundation(environ)
     core = foundation.settings.core
-    scrubber = Scrubber(foundation.settings.secrets)
-    with open_database(foundation, scrubber) as store:
+    scrubber = foundation.scrubber
+    with open_database(foundation) as store:
         profiles = ProfileStore(store)
         sealer = Sealer(core.signing.profile_secrets_key, partial(deployment_salt, store, utc_now))
+        foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
         folders = frozenset(given.name for given in core.storage.inputs)
         yield Desk(
             profiles=profiles,
             editor=ProfileEditor(
-                profiles, foundation.registry, sealer, folders, utc_now, scrubber.register, foundation.policies
+                profiles,
+                foundation.registry,
+                sealer,
+                folders,
+                utc_now,
+                scrubber.register,
+                policies=foundation.policies,
+                has_roots=bool(foundation.trust),
+                is_encryption_on=core.encryption.enabled,
             ),
-            opener=ProfileOpener(foundation.registry, sealer, scrubber.register, foundation.policies),
+            opener=ProfileOpener(
+                foundation.registry, sealer, scrubber.register, core.encryption.enabled, foundation.policies
+            ),
             sealer=sealer,
             folders=folders,
             poll_interval_seconds=core.pipeline.poll_interval_seconds,
             scrub=scrubber.scrub,
+            validation=plan_validation(foundation),
         )
 
 

@@ -11,7 +11,6 @@ from bulksigner.boot import lay_foundation
 from bulksigner.cli.desk import open_database
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
-from bulksigner.observability.redaction import Scrubber
 from bulksigner.statistics.durations import write_duration, write_exact
 from bulksigner.statistics.figures import Figures, Mean, read_figures
 
@@ -23,7 +22,7 @@ def show_statistics(*, as_json: bool) -> int:
     foundation = lay_foundation(os.environ)
     if not foundation.settings.core.statistics.enabled:
         raise BulkSignerError("Statistics are switched off (Statistics:Enabled = false); stored rows are kept.")
-    with open_database(foundation, Scrubber(foundation.settings.secrets)) as store:
+    with open_database(foundation) as store:
         figures = read_figures(store, utc_now())
     print(json.dumps(_document(figures), indent=2) if as_json else "\n".join(_lines(figures)))
     return 0

@@ -18,7 +18,6 @@ from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.model import Changed, Job, utc_now
 from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.store import Jobs
-from bulksigner.observability.redaction import Scrubber
 from bulksigner.operations.canceling import Canceling
 from bulksigner.operations.deletion import Deleted, Deletion
 from bulksigner.operations.leftovers import Leftovers
@@ -51,9 +50,8 @@ def delete_job(job_id: str, *, reason: str | None, is_confirmed: bool) -> int:
 def _open() -> Iterator[_Desk]:
     foundation = lay_foundation(os.environ)
     core = foundation.settings.core
-    scrubber = Scrubber(foundation.settings.secrets)
-    with open_database(foundation, scrubber) as store:
-        jobs, roots, reasons = Jobs(store), WorkRoots(core.storage.root), ReasonReader(scrubber.scrub)
+    with open_database(foundation) as store:
+        jobs, roots, reasons = Jobs(store), WorkRoots(core.storage.root), ReasonReader(foundation.scrubber.scrub)
         folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
         canceling = Canceling(jobs, roots, reasons, _tell_nobody)
         leftovers = Leftovers(folders, roots)
@@ -76,7 +74,9 @@ def _tell(deleted: Deleted) -> None:
     for kept in deleted.kept:
         print(f"  kept     {kept.item}: {kept.reason}")
     if any(kept.item.startswith("input ") for kept in deleted.kept):
-        print("The kept input is a new arrival: the next rescan, or the next start of the service, takes it.")
+        print(
+            "The kept input is a new arrival: a running service takes it within two poll intervals, or the next start."
+        )
 
 
 def _tell_nobody(changed: Changed) -> None:
@@ -84,4 +84,4 @@ def _tell_nobody(changed: Changed) -> None:
 
 
 def _free_nothing(path: str) -> None:
-    """Wake no watcher: a file that is sent again is news to the service by itself."""
+    """Wake no watcher: those of a service read the event of the deletion."""

@@ -18,7 +18,7 @@ from bulksigner.contract.errors import BulkSignerError, NotFound
 from bulksigner.contract.settings import Secret
 from bulksigner.profiles.change import KEEP, ProfileChange
 from bulksigner.profiles.editor import Saved
-from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.model import OpenedProfile, StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seal import key_of
 from bulksigner.settings.signatures import XmlFlavor
@@ -67,6 +67,8 @@ def _tokens(desk: Desk, profile: StoredProfile) -> list[str]:
         profile.format.value if profile.format else "auto",
         f"cert={profile.certificate_source or 'none'}",
         f"verify={'on' if profile.verify else 'off'}",
+        f"encrypt={'on' if profile.encrypt else 'off'}",
+        f"validate-cert={'on' if profile.validate_certificate else 'off'}",
     ]
     if profile.input_folder is not None:
         missing = "" if profile.input_folder in desk.folders else " (not configured on this host)"
@@ -109,6 +111,9 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "verify": profile.verify,
         "preserveFileExtension": profile.preserve_file_extension,
         "saveAsPem": profile.save_as_pem,
+        "encrypt": profile.encrypt,
+        "validateCertificate": profile.validate_certificate,
+        "requireNonRepudiation": profile.require_non_repudiation,
         "policy": profile.policy if profile.xml_flavor is XmlFlavor.XADES else None,
         "padesFilter": profile.pades_filter.value if profile.pades_filter else None,
         "cadesExisting": profile.cades_existing.value,
@@ -176,16 +181,26 @@ def _test(desk: Desk, parsed: argparse.Namespace) -> int:
             print(f"ok    Profile '{opened.name}' needs no key: {opened.keyless}")
             return 0
         now = datetime.datetime.now(datetime.UTC)
-        fault = opened.find_fault(now)
+        fault = opened.find_fault(now) or _find_refusal(desk, opened)
         print(f"{'FAIL' if fault else 'ok  '}  Profile '{opened.name}': {fault or 'the certificate opens'}")
         print(f"      source      {opened.stored.certificate_source} ({opened.locator})")
         for label, value in describe_certificate(opened.key.certificate, opened.key.chain, now):
             print(f"      {label:<11} {desk.scrub(value)}")
+        print(f"      {'trust set':<11} {desk.validation.trust.describe()}")
         for line in () if opened.rules is None else opened.rules.describe(now):
             print(f"      policy      {line}")
         return EXIT_CHECK_FAILED if fault else 0
     finally:
         holder.close()
+
+
+def _find_refusal(desk: Desk, opened: OpenedProfile) -> str | None:
+    """Check the certificate as the service would before signing, which may ask its authority over the network."""
+    if opened.key is None or not opened.stored.validate_certificate:
+        return None
+    asked = opened.stored.require_non_repudiation
+    refused = desk.validation.judge(opened.key, require_non_repudiation=asked).refused
+    return None if refused is None else f"the check before signing refuses it: {refused}"
 
 
 def _find(desk: Desk, name: str) -> StoredProfile:

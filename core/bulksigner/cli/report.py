@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 
 from bulksigner.boot import lay_foundation, product_version
 from bulksigner.contract.errors import ConfigurationRefused
@@ -25,8 +26,10 @@ def show_version() -> int:
 
 def show_plugins() -> int:
     """Print what is loaded, failed, blocked or switched off; exit 1 when a plugin failed (OPS-241)."""
+    scrub: Callable[[str], str] = str
     try:
-        plugins = lay_foundation(os.environ).plugins
+        foundation = lay_foundation(os.environ)
+        plugins, scrub = foundation.plugins, foundation.scrubber.scrub
     except ConfigurationRefused as error:
         # Providers are asked for with settings; without acceptable ones only loading itself can be told.
         print(f"The settings were refused ({len(error.failures)} key(s)); shown is what loads without them.")
@@ -37,9 +40,9 @@ def show_plugins() -> int:
         provides = ", ".join(row.provides)
         print(f"{row.state.value:<8}  {row.name:<{name_width}}  {row.distribution} {row.version}  {provides}".rstrip())
         if row.reason:
-            print(f"{'':<8}  {'':<{name_width}}  {row.advice}")
+            print(scrub(f"{'':<8}  {'':<{name_width}}  {row.advice}"))
     for line in plugins.warnings:
-        print(f"WARN  {line}")
+        print(scrub(f"WARN  {line}"))
     return EXIT_CHECK_FAILED if any(row.is_lost for row in rows) else 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from bulksigner.boot import lay_foundation, open_store
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.files.work import WorkRoots
+from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.model import utc_now
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.records.migrate import require_current_schema
@@ -32,15 +33,17 @@ def retention(action: str, *, preview: str | None, by: str | None, shows_all: bo
 
 @contextmanager
 def _opened() -> Iterator[Retention]:
-    settings = lay_foundation(os.environ).settings
+    foundation = lay_foundation(os.environ)
+    settings = foundation.settings
     policy = Policy.of(settings.core.retention)
     if policy is None:
         raise BulkSignerError("No retention policy is configured (Retention:Enabled); nothing goes by age.")
     store = open_store(settings)
     try:
         require_current_schema(store)
-        roots, pause = WorkRoots(settings.core.storage.root), PauseFlag(store)
-        yield Retention(store, roots, policy, lambda: pause.read().is_paused)
+        core, pause = settings.core, PauseFlag(store)
+        folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
+        yield Retention(store, WorkRoots(core.storage.root), folders, policy, lambda: pause.read().is_paused)
     finally:
         store.close()
 
@@ -60,7 +63,7 @@ def _status(opened: Retention, _: str, __: str | None, ___: bool) -> None:
 
 def _preview(opened: Retention, actor: str, _: str | None, shows_all: bool) -> None:
     def see(item: Item, reason: str | None) -> None:
-        what = item.path or f"{item.name} {item.event_id}"
+        what = item.path or f"{item.name} {item.job_id or item.event_id}"
         print(f"{'KEPT' if reason else 'GOES'}  {item.kind.value:<8}  {what}" + (f"  ({reason})" if reason else ""))
 
     done = opened.preview(actor, see) if shows_all else opened.preview(actor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import os
@@ -38,14 +39,27 @@ Profile = "default"
 [ConnectionStrings]
 Default = {database}
 
+[Signing.Trust]
+# Roots and intermediates that certificates are checked against, one file each; docs/howto/trust.md says where from.
+RootsPath = {trust}
+
 [Signing]
 # Seals the certificate password that is kept in the database. Keep it: without it the profile cannot be opened.
 ProfileSecretsKey = {sealing_key}
+
+# To have outputs leave encrypted, take the marks away before the first start and set the password in the variable
+# BULK_SIGNER_ENCRYPTION_PASSWORD. Keep password and salt for good: without them no encrypted file opens again.
+# [Encryption]
+# Enabled = true
+# Salt = {salt}
 
 # Profiles are read on the first start only; after that the database has them.
 # `default` chooses by extension: .pdf becomes PAdES, .xml XAdES, everything else CAdES.
 [[Signing.Profiles]]
 Name = "default"
+# Encrypt = true
+# Checks chain and revocation before signing; set it to true once the folder above holds the root of your certificate.
+ValidateCertificate = false
 # Signatures are of the ICP-Brasil policy AD-RB. "B-B" makes them without a policy, as for a certificate of others.
 # Policy = "B-B"
 
@@ -77,19 +91,22 @@ def _write_starter(folder: Path, *, pfx: str | None, force: bool) -> int:
     if pfx and not certificate.is_file():
         raise BulkSignerError(f"There is no file {certificate}; give --pfx the path of a .pfx or .p12 file.")
     password = _ask_password(certificate) if pfx else ""
-    inbox = folder / "inbox"
+    inbox, trust = folder / "inbox", folder / "trust"
     text = _TEMPLATE.format(
         api_key=_quoted(secrets.token_urlsafe(32)),
         root=_quoted(str(folder / "data")),
         inbox=_quoted(str(inbox)),
+        trust=_quoted(str(trust)),
         database=_quoted(str(folder / "data" / "db" / "bulksigner.db")),
+        salt=_quoted(base64.b64encode(secrets.token_bytes(32)).decode()),
         sealing_key=_quoted(secrets.token_urlsafe(48)),
         pfx=_quoted(str(certificate)),
         password=_quoted(password),
     )
     if pfx:
-        _try_certificate(text)
-    inbox.mkdir(parents=True, exist_ok=True, mode=0o750)
+        _try_certificate(text, trust)
+    for made in (inbox, trust):
+        made.mkdir(parents=True, exist_ok=True, mode=0o750)
     _write_private(target, text)
     print(f"Wrote {target}")
     if not pfx:
@@ -121,15 +138,17 @@ def _ask_password(certificate: Path) -> str:
     return getpass.getpass(f"Password of {certificate.name}: ")
 
 
-def _try_certificate(text: str) -> None:
+def _try_certificate(text: str, trust: Path) -> None:
     """Open the key with the settings as they would be written; the first start stores the password, right or wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        _write_private(Path(folder) / "settings.toml", text)
+        # The folder of roots is not there yet, and nothing but the key is tried.
+        tried = text.replace(f"RootsPath = {_quoted(str(trust))}\n", "")
+        _write_private(Path(folder) / "settings.toml", tried)
         # Variables of this terminal may be meant for another service.
         report = inspect(lay_foundation({"BULK_SIGNER_ALLOW_ROOT": "1"}, Path(folder)))
     for row in report.rows:
         if row.name.startswith("signing-profile:") and not row.ok:
-            raise BulkSignerError(f"The certificate cannot be opened; nothing was written. {row.detail}")
+            raise BulkSignerError(f"The certificate cannot be used; nothing was written. {row.detail}")
 
 
 def _quoted(text: str) -> str:

@@ -16,9 +16,12 @@ from bulksigner import panels
 from bulksigner.app import build
 from bulksigner.boot import lay_foundation, product_version
 from bulksigner.console.banner import name_banner
+from bulksigner.contract.errors import BulkSignerError
 from bulksigner.exposure import expose
 from bulksigner.inspection import inspect
 from bulksigner.life import Service
+from bulksigner.observability.crashes import forbid_core_files, tell_crashes
+from bulksigner.observability.redaction import Scrubber
 from bulksigner.serving import HttpServer
 
 __all__ = ["check", "serve"]
@@ -30,12 +33,17 @@ SAME_WISH_SECONDS = 0.5
 """Some callers signal the process and then its group; that is one wish to stop, not two."""
 
 
-def serve(*, copies_before_migration: bool = True) -> int:
-    """Run the service until it is told to stop; return 0 after a clean stop (OPS-18 to OPS-21)."""
+def serve(scrubber: Scrubber, *, copies_before_migration: bool = True) -> int:
+    """Run the service until it is told to stop; return 0 after a clean stop (OPS-18 to OPS-21).
+
+    The settings' secrets are made known to `scrubber`.
+    """
     stopping = threading.Event()
     _stop_on_signals(stopping)
     print(name_banner(product_version()), flush=True)
-    foundation = lay_foundation(os.environ)
+    tell_crashes(scrubber)
+    forbid_core_files()
+    foundation = lay_foundation(os.environ, scrubber=scrubber)
     service = build(foundation, copies_before_migration=copies_before_migration)
     try:
         server = HttpServer(foundation.variables.addresses)
@@ -48,6 +56,12 @@ def serve(*, copies_before_migration: bool = True) -> int:
         service.record_start()
         panels.show(service, server.addresses)
         _wait(stopping)
+    except BulkSignerError:
+        raise
+    except Exception:
+        # Here, as the log is closed when the command tells of it (OPS-25).
+        log.critical("The service ends with an error that nobody expected", exc_info=True)
+        raise
     finally:
         left = _stop(service, server)
     if left:

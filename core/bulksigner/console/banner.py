@@ -11,6 +11,7 @@ from bulksigner.contract.observe import BannerRow
 from bulksigner.observability.logs import escape
 
 __all__ = [
+    "ENABLED",
     "BannerFacts",
     "Pause",
     "framed",
@@ -18,6 +19,7 @@ __all__ = [
     "ready_panel",
 ]
 
+ENABLED = "enabled (BSENC v1, salt loaded)"
 LABEL_WIDTH = 17
 _SIDE = "=" * 32
 _FOOT = "=" * 80
@@ -48,7 +50,11 @@ class BannerFacts:
     logs: str
     plugins_loaded_count: int
     plugins_failed_count: int
+    trust_set: str
+    ready_needs_key: bool = False
+    metrics_need_key: bool = True
     plugin_rows: Sequence[BannerRow] = ()
+    encrypts: bool = False
     pause: Pause | None = None
     retention: str | None = None
     """What the retention policy does; printed where there is one."""
@@ -89,8 +95,8 @@ def ready_panel(facts: BannerFacts) -> str:
         ("signing engine", facts.signing_engine),
         ("cert source", facts.certificate_source),
         ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
-        ("trust set", "none (certificate chains are not validated)"),
-        ("encryption", "disabled"),
+        ("trust set", facts.trust_set),
+        ("encryption", ENABLED if facts.encrypts else "disabled"),
         *([("retention", facts.retention)] if facts.retention is not None else []),
         *([("backup", facts.backup)] if facts.backup is not None else []),
         ("plugins", f"{facts.plugins_loaded_count} loaded, {facts.plugins_failed_count} failed"),
@@ -98,7 +104,8 @@ def ready_panel(facts: BannerFacts) -> str:
         ("logs", facts.logs),
         ("poll interval", f"{facts.poll_interval.total_seconds():g}s"),
         ("pipeline", _pipeline(facts.pause)),
-        ("ready", "(anonymous)"),
+        ("ready", _who_may(facts.ready_needs_key)),
+        ("metrics", _who_may(facts.metrics_need_key)),
         ("version", facts.version),
     ]
     return framed("Service ready", [_row(label, value) for label, value in rows])
@@ -111,6 +118,10 @@ def _row(label: str, value: str) -> str:
 def framed(title: str, lines: Sequence[str]) -> str:
     """Put lines under a head with the title, and over a foot."""
     return "\n".join((f"{_SIDE} {title} {_SIDE}", *lines, _FOOT))
+
+
+def _who_may(needs_key: bool) -> str:
+    return "(API key)" if needs_key else "(anonymous)"
 
 
 def _pipeline(pause: Pause | None) -> str:

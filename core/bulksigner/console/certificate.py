@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from bulksigner.formats.icp_brasil import read_holder
 from bulksigner.observability.logs import escape
 from bulksigner.observability.redaction import mask_cpf
 
@@ -21,6 +22,9 @@ def describe_certificate(
     parsed = x509.load_der_x509_certificate(certificate)
     left = (parsed.not_valid_after_utc - now).days
     yield "subject", _name(parsed.subject)
+    holder = read_holder(certificate).describe()
+    if holder:
+        yield "holder", holder
     yield "issuer", _name(parsed.issuer)
     yield "serial", f"{parsed.serial_number:X}"
     yield "thumbprint", parsed.fingerprint(hashes.SHA1()).hex().upper()  # noqa: S303 - names a certificate (SEC-82)
@@ -32,7 +36,7 @@ def describe_certificate(
     last = issuers[-1] if issuers else parsed
     is_whole = last.issuer == last.subject
     reach = "up to its root" if is_whole else f"the issuer {_name(last.issuer)} is missing"
-    yield "chain", f"{len(issuers)} issuer(s) with the key, {reach}; not validated against a trust set"
+    yield "chain", f"{len(issuers)} issuer(s) with the key, {reach}"
 
 
 def _name(name: x509.Name) -> str:

@@ -11,14 +11,13 @@ import attrs
 from bulksigner.console.banner import framed
 from bulksigner.contract.signing import Format
 from bulksigner.observability.logs import escape
+from bulksigner.profiles.expiry import describe_end
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
 from bulksigner.settings.model import LOCAL_METHOD
 from bulksigner.settings.signatures import DEFAULT_POLICY, XmlFlavor
 
 __all__ = ["Alert", "ProfileFacts", "find_alerts", "list_folder_warnings", "list_profiles", "profiles_panel"]
-
-_EXPIRY_WARNING = datetime.timedelta(days=60)
 
 
 @attrs.frozen
@@ -29,6 +28,7 @@ class ProfileFacts:
     format: Format | None
     certificate_source: str | None
     verify: bool
+    encrypt: bool = False
     enabled: bool = True
     folder: str | None = None
     is_folder_configured: bool = True
@@ -40,6 +40,7 @@ class ProfileFacts:
     xml_sha1_until: datetime.date | None = None
     keyless: str | None = None
     """Who signs where the profile needs no key (OPS-34)."""
+    validate_certificate: bool = False
 
 
 @attrs.frozen
@@ -63,6 +64,7 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             format=profile.stored.format,
             certificate_source=profile.stored.certificate_source,
             verify=profile.stored.verify,
+            encrypt=profile.stored.encrypt,
             enabled=profile.stored.enabled,
             folder=profile.stored.input_folder,
             is_folder_configured=profile.stored.input_folder is None or profile.stored.input_folder in configured,
@@ -73,6 +75,7 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             xml_flavor=profile.stored.xml_flavor,
             xml_sha1_until=profile.stored.xml_sha1_until,
             keyless=profile.keyless,
+            validate_certificate=profile.stored.validate_certificate,
         )
         for profile in profiles.all
     ]
@@ -100,8 +103,8 @@ def _behaviour(profile: ProfileFacts) -> str:
         profile.format.value if profile.format is not None else "auto",
         f"cert={escape(certificate)}",
         f"verify={'on' if profile.verify else 'off'}",
-        "encrypt=off",
-        "validate-cert=off",
+        f"encrypt={'on' if profile.encrypt else 'off'}",
+        f"validate-cert={'on' if profile.validate_certificate and profile.keyless is None else 'off'}",
     ]
     if profile.xml_flavor is not XmlFlavor.XADES:
         parts.append(f"xml={profile.xml_flavor.value}")
@@ -141,18 +144,17 @@ def _warnings(profile: ProfileFacts, now: datetime.datetime) -> list[str]:
     found = []
     if not profile.verify:
         found.append("verify=off; signed files are not checked before they leave")
-    found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
+    if not profile.validate_certificate and profile.keyless is None:
+        found.append("validate-cert=off; the certificate's chain and revocation are not checked before signing")
     if profile.xml_flavor is XmlFlavor.NFE:
         found.append("Xml:Flavor=Nfe; it makes plain XML signatures, without XAdES and without a policy")
     if profile.xml_sha1_until is not None:
         found.append(
             f"signs with SHA-1 until {profile.xml_sha1_until} (Xml:Sha1Until), and with nothing after that day"
         )
-    ends_at = profile.certificate_not_after
-    if ends_at is not None and ends_at <= now:
-        found.append(f"the certificate ended at {ends_at:%Y-%m-%dT%H:%M:%SZ}; renew it")
-    elif ends_at is not None and ends_at - now <= _EXPIRY_WARNING:
-        found.append(f"the certificate ends in {(ends_at - now).days} day(s); renew it")
+    end = describe_end(profile.certificate_not_after, now)
+    if end is not None:
+        found.append(end)
     if profile.folder is not None and not profile.is_folder_configured:
         found.append(f"bound to the input folder '{profile.folder}', which this host does not configure")
     return found

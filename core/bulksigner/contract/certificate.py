@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol, runtime_checkable
 
-__all__ = ["CertificateSource", "Digest", "KeyAlgorithm", "OpenedKey"]
+__all__ = ["CertificateSource", "Digest", "KeyAlgorithm", "KnowsFault", "OpenedKey"]
 
 
 class KeyAlgorithm(enum.Enum):
@@ -59,6 +59,19 @@ class OpenedKey(Protocol):
 
     def close(self) -> None:
         """Let go of the key; closing twice is harmless."""
+        ...
+
+
+@runtime_checkable
+class KnowsFault(Protocol):
+    """What an opened key may have besides, where it depends on something that can be taken away."""
+
+    @property
+    def fault(self) -> str | None:
+        """Say why the last signature failed, or None while the key signs; asked at each probe, so it answers at once.
+
+        It turns the readiness row of the profile red (API-86).
+        """
         ...
 
 

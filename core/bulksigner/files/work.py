@@ -9,10 +9,17 @@ from bulksigner.contract.errors import StartRefused
 from bulksigner.files import durable
 from bulksigner.files.names import child_of
 
-__all__ = ["WorkRoots"]
+__all__ = ["WorkRoots", "open_place"]
 
 _CANNOT_CREATE = 73
 _PROBE = ".promote-check"
+
+
+def open_place(target: Path) -> Path:
+    """Make the folder of a job's file, or find it, and take away what a lost worker left there; returns `target`."""
+    target.parent.mkdir(mode=durable.FOLDER_MODE, exist_ok=True)
+    target.unlink(missing_ok=True)
+    return target
 
 
 class WorkRoots:
@@ -58,12 +65,6 @@ class WorkRoots:
         """Return the names of the folders below `processing/`, sorted; each is the id of a job, or of none (CLU-10)."""
         with os.scandir(self.processing) as found:
             return sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
-
-    def open_job_folder(self, job_id: str) -> Path:
-        """Create `processing/<id>`, or find it."""
-        folder = self.job_folder(job_id)
-        folder.mkdir(mode=durable.FOLDER_MODE, exist_ok=True)
-        return folder
 
     def error_folder(self, job_id: str) -> Path:
         """Return the path of `error/<id>`."""

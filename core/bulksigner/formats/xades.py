@@ -14,7 +14,7 @@ from lxml import etree
 from bulksigner.contract.certificate import KeyAlgorithm, OpenedKey
 from bulksigner.contract.policy import CertificateElement, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.signing import Measured
-from bulksigner.formats.xml_splice import find_place, read_staged, splice
+from bulksigner.formats.xml_splice import Place, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
     C14N,
     DIGEST_METHODS,
@@ -32,7 +32,7 @@ from bulksigner.formats.xmldsig import (
     signed_info,
 )
 
-__all__ = ["SIGNED_PROPERTIES_TYPE", "XADES", "XadesSigner"]
+__all__ = ["SIGNED_PROPERTIES_TYPE", "XADES", "XadesSigner", "look_at_xml", "read_document"]
 
 XADES = "http://uri.etsi.org/01903/v1.3.2#"
 SIGNED_PROPERTIES_TYPE = "http://uri.etsi.org/01903#SignedProperties"
@@ -57,10 +57,7 @@ class XadesSigner:
         `signed_at` must carry its offset. A root without an end tag (`<name/>`) is refused, since giving it one would
         change the bytes that were handed in (BEY-12).
         """
-        data = read_staged(source, expected)
-        place = find_place(data)
-        root = parse_document(data)
-        refuse_conflicts(root)
+        data, place, root = read_document(source, expected)
         return splice(target, data, place, self._signature(root, signed_at, _free_suffix(data, place.codec)))
 
     def _signature(self, root: etree._Element, signed_at: datetime.datetime, suffix: str) -> str:
@@ -107,6 +104,21 @@ class XadesSigner:
             f'<xades:SignedDataObjectProperties><xades:DataObjectFormat ObjectReference="#{document_id}">'
             "<xades:MimeType>text/xml</xades:MimeType></xades:DataObjectFormat></xades:SignedDataObjectProperties>"
         )
+
+
+def read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, Place, etree._Element]:
+    """Read a file, find where its signature goes, and parse it; raises `FormatRefused` where it cannot be signed."""
+    data = read_staged(source, expected)
+    place = find_place(data)
+    root = parse_document(data)
+    refuse_conflicts(root)
+    return data, place, root
+
+
+def look_at_xml(source: BinaryIO, expected: Measured) -> None:
+    """Raise `FormatRefused` where `XadesSigner.sign` would, without a key (BEY-12)."""
+    _, _, root = read_document(source, expected)
+    canonical_document(root)
 
 
 def _free_suffix(data: bytes, codec: str) -> str:

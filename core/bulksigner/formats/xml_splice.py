@@ -179,7 +179,8 @@ class _Scan:
             self._parser.Parse(data, True)
         except expat.ExpatError as error:
             text = expat.errors.messages[error.code]
-            raise FormatRefused(f"Not well-formed XML at {error.lineno}:{error.offset + 1}: {text}.") from error
+            place = f"{error.lineno}:{error.offset + 1}"
+            raise FormatRefused(f"Not well-formed XML at {place}: {text}.", place=place) from error
         except ValueError as error:
             raise self._refusal(f"characters that are not valid in {self.codec}") from error
         finally:
@@ -188,7 +189,8 @@ class _Scan:
 
     def _refusal(self, defect: str) -> FormatRefused:
         parser = self._parser
-        return FormatRefused(f"Refused at {parser.CurrentLineNumber}:{parser.CurrentColumnNumber + 1}: {defect}.")
+        place = f"{parser.CurrentLineNumber}:{parser.CurrentColumnNumber + 1}"
+        return FormatRefused(f"Refused at {place}: {defect}.", place=place)
 
     def _declare(self, version: str, encoding: str | None, _standalone: int) -> None:
         if version != "1.0":

@@ -93,14 +93,15 @@ def parse_document(data: bytes) -> etree._Element:
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        line, column = error.position
+        place = "{}:{}".format(*error.position)
         if error.code in _LIMIT_ERRORS:  # type: ignore[attr-defined] # lxml sets it, its stubs do not know
             raise FormatRefused(
-                f"Refused at {line}:{column}: a text, attribute value, comment or instruction longer than "
-                f"{MAX_TEXT_BYTES} bytes, or a name longer than {MAX_NAME_BYTES}. Divide it, or have the file signed "
-                "as CAdES."
+                f"Refused at {place}: a text, attribute value, comment or instruction longer than "
+                f"{MAX_TEXT_BYTES} bytes, or a name longer than {MAX_NAME_BYTES}.",
+                place=place,
+                remedy="Divide it, or have the file signed as CAdES.",
             ) from error
-        raise FormatRefused(f"Not well-formed XML at {line}:{column}: {error.msg}.") from error
+        raise FormatRefused(f"Not well-formed XML at {place}: {error.msg}.", place=place) from error
 
 
 def canonical_document(root: etree._Element) -> bytes:
@@ -176,13 +177,15 @@ def refuse_conflicts(root: etree._Element) -> None:
         referenced = [root] if uri in _WHOLE_DOCUMENT else carriers.get(_referenced_id(uri), [])
         if len(referenced) > 1:
             raise FormatRefused(
-                f"Refused at {line}:1: a signature refers to {uri[:100]!r}, which several elements carry."
+                f"Refused at {line}:1: a signature refers to {uri[:100]!r}, which several elements carry.",
+                place=f"{line}:1",
             )
         transforms = {transform.get("Algorithm") for transform in found.iter(f"{{{DS}}}Transform")}
         if root in referenced and transforms.isdisjoint(_XPATH_TRANSFORMS):
             raise FormatRefused(
                 f"Refused at {line}:1: the document holds a signature over its whole content, which another "
-                "signature would break; sign the file as it was before, or sign it detached as CAdES."
+                "signature would break; sign the file as it was before, or sign it detached as CAdES.",
+                place=f"{line}:1",
             )
 
 

@@ -18,6 +18,7 @@ from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import ALREADY_PROCESSED, METADATA_INVALID, TurnedAway
 from bulksigner.jobs.metadata import MetadataInvalid
 from bulksigner.jobs.model import Birth, Job
+from bulksigner.jobs.names import Holder
 from bulksigner.records.events import Event
 
 __all__ = ["Admission"]
@@ -84,7 +85,7 @@ class Admission:
         return birth
 
 
-def _named_as(birth: Birth, holder: Job) -> Birth:
+def _named_as(birth: Birth, holder: Holder) -> Birth:
     job_id = str(uuid.uuid4())
     return attrs.evolve(
         birth,
@@ -93,11 +94,11 @@ def _named_as(birth: Birth, holder: Job) -> Birth:
         error_code="file.already-processed",
         error_message="file.already-processed",
         path_released=True,
-        message=f"Not signed: job {holder.id} ({holder.status.value}) has a file of this name.",
+        message=f"Not signed: job {holder} has a file of this name.",
         operational_event=Event(
             "FileAlreadyProcessed",
-            f"File '{birth.file_name}' of folder {birth.input_folder} was not signed: job {holder.id} "
-            f"({holder.status.value}) has a file of this name.",
+            f"File '{birth.file_name}' of folder {birth.input_folder} was not signed: job {holder} has a file of "
+            f"this name.",
             {
                 "jobId": job_id,
                 "fileName": birth.file_name,

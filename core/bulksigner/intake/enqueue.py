@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bulksigner.profiles.model import StoredProfile
     from bulksigner.profiles.opened import OpenedProfiles
 
-__all__ = ["EnqueueService"]
+__all__ = ["EnqueueService", "format_for"]
 
 _SKIPPED = frozenset({JobStatus.FAILED, JobStatus.CANCELED})
 
@@ -84,7 +84,7 @@ class EnqueueService:
 
     def format_of(self, file_name: str, profile: StoredProfile) -> Format:
         """Return the format a file is signed in: the profile's, or that of its name (PIPE-38)."""
-        return profile.format or self._choose_format(file_name) or Format.CADES
+        return format_for(file_name, profile, self._choose_format)
 
     def insert(self, births: Sequence[Birth]) -> list[Enqueued]:
         """Enqueue in one transaction and announce what was born; what the database raises passes through."""
@@ -165,9 +165,9 @@ class EnqueueService:
         if job.status in ACTIVE:
             return _ALREADY_ACTIVE
         if job.status in _SKIPPED and not (job.path_released or offer.is_rescan):
-            return _left(
-                job, f"the last job of this path, {job.id}, is {job.status.value}; retry that job or rescan the folder"
-            )
+            # Only a failed job can be retried.
+            advice = "retry that job or rescan" if job.status is JobStatus.FAILED else "rescan"
+            return _left(job, f"the last job of this path, {job.id}, is {job.status.value}; {advice} the folder")
         # The job that ended removed its input before it ended. A listing made before that still shows the file, so
         # only a look made after the job was read tells a new arrival from a memory.
         try:
@@ -182,6 +182,11 @@ class EnqueueService:
         except ProviderError as error:
             return Outcome(OutcomeKind.VANISHED, error.message)
         return None
+
+
+def format_for(file_name: str, profile: StoredProfile, choose_format: Callable[[str], Format | None]) -> Format:
+    """Return the format a file is signed in: the profile's, or that of its name (PIPE-38)."""
+    return profile.format or choose_format(file_name) or Format.CADES
 
 
 def _left(job: Job, reason: str) -> Outcome:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from bulksigner.jobs.model import Job
-from bulksigner.jobs.names import name_key
+from bulksigner.jobs.names import Holder, name_key
 
 __all__ = ["HolderOf", "TakenNames"]
 
@@ -16,7 +15,7 @@ __all__ = ["HolderOf", "TakenNames"]
 class HolderOf(Protocol):
     """Finds the job that holds a name."""
 
-    def __call__(self, file_name: str, *, besides: str | None = None) -> Job | None: ...
+    def __call__(self, file_name: str, *, besides: str | None = None) -> Holder | None: ...
 
 
 class TakenNames:
@@ -43,7 +42,7 @@ class TakenNames:
                 self._busy -= keys
                 self._changed.notify_all()
 
-    def holder_of(self, file_name: str, *, besides: str | None = None) -> Job | None:
+    def holder_of(self, file_name: str, *, besides: str | None = None) -> Holder | None:
         """Return the job that holds a name, but for the job `besides`; None when the name is free or the rule off."""
         return self._holder_of(file_name, besides=besides) if self._is_on else None
 

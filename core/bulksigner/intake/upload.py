@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from bulksigner.profiles.model import OpenedProfile, StoredProfile
     from bulksigner.settings.model import UploadSettings
 
-__all__ = ["UploadDoor"]
+__all__ = ["DEFAULT_PROFILE", "UploadDoor", "read_format"]
 
-_DEFAULT_PROFILE = "default"
+DEFAULT_PROFILE = "default"
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class UploadDoor:
         Raises `Refusal` in the order of API-55; a refusal leaves nothing on disk.
         """
         stored = self._admit(profile, declared_length)
-        chosen = _format(format)
+        chosen = read_format(format)
         # The first bytes are asked for here, as emptiness comes before the name.
         capped = None if stream is None else _Capped(stream, self._settings.max_bytes)
         if capped is None or not capped.fill():
@@ -139,7 +139,7 @@ class UploadDoor:
             raise NotAllowed("Uploads are switched off on this host (Upload:Enabled).", code="upload.disabled")
         if declared_length is not None and declared_length > self._settings.max_bytes:
             raise _too_large(self._settings.max_bytes)
-        wanted = (profile or "").strip() or _DEFAULT_PROFILE
+        wanted = (profile or "").strip() or DEFAULT_PROFILE
         found = self._profile(wanted)
         if found is None:
             raise NotFound(f"There is no signing profile {wanted!r}.", code="profile.not-found")
@@ -150,9 +150,11 @@ class UploadDoor:
     def _refuse_taken(self, name: str) -> None:
         holder = self._names.holder_of(name)
         if holder is not None:
+            way_out = (
+                f"free it first: bulksigner names release '{name}'" if holder.is_removed else "delete that job first"
+            )
             raise NotAllowed(
-                f"Job {holder.id} ({holder.status.value}) has a file of this name. Send the file under another name, "
-                f"or delete that job first.",
+                f"Job {holder} has a file of this name. Send the file under another name, or {way_out}.",
                 code="file.already-processed",
             )
 
@@ -198,7 +200,8 @@ def _metadata(given: str | None) -> dict[str, str]:
         raise Refusal(invalid.message, code="upload.metadata-invalid") from None
 
 
-def _format(given: str | None) -> Format | None:
+def read_format(given: str | None) -> Format | None:
+    """Return the format that a client names in any case, None where it names none (API-54)."""
     wanted = (given or "").strip().lower()
     if not wanted:
         return None

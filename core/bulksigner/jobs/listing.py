@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
+from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import peewee
 
 from bulksigner.jobs.model import HistoryEntry, Job
+from bulksigner.jobs.names import name_key
 from bulksigner.jobs.rows import COLUMNS, read_job
 from bulksigner.jobs.states import JobStatus
+from bulksigner.records.engines import EngineKind, Store, has_text
 from bulksigner.records.prepared import Prepared, slot
-from bulksigner.records.store import Store
 from bulksigner.records.tables import HistoryRow, JobCountRow, JobRow
 from bulksigner.records.times import read_time
 
-__all__ = ["Page", "history", "page"]
+__all__ = ["EVERY_JOB", "JobFilter", "Page", "each", "history", "page"]
 
 
 @attrs.frozen
@@ -33,39 +37,120 @@ _HISTORY = Prepared(
 )
 
 
+@attrs.frozen
+class JobFilter:
+    """Which jobs: of a status, of a profile, with a text in the file name in any case, created from `since` on and
+    before `until`; what is None does not matter.
+    """
+
+    status: JobStatus | None = None
+    profile: str | None = None
+    file_name: str | None = None
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+
+    @property
+    def kinds(self) -> tuple[bool, ...]:
+        """Tell which conditions there are."""
+        given = (self.status, self.profile, self.file_name, self.since, self.until)
+        return tuple(value is not None for value in given)
+
+    @property
+    def values(self) -> dict[str, object]:
+        """Return the values of the conditions by the names of their slots."""
+        return {
+            "status": self.status,
+            "profile": self.profile,
+            "name": None if self.file_name is None else name_key(self.file_name),
+            "since": self.since,
+            "until": self.until,
+        }
+
+
+EVERY_JOB = JobFilter()
+_NEWEST = (JobRow.created_at.desc(), JobRow.id.desc())
+
+
+def _conditions(kind: EngineKind, kinds: tuple[bool, ...]) -> list[Any]:
+    every = (
+        JobRow.status == slot("status"),
+        JobRow.profile_name == slot("profile"),
+        has_text(kind, JobRow.name_key, slot("name")),
+        JobRow.created_at >= slot("since"),
+        JobRow.created_at < slot("until"),
+    )
+    return [condition for condition, is_given in zip(every, kinds, strict=True) if is_given]
+
+
+def _filtered(query: Any, conditions: list[Any]) -> Any:
+    return query.where(*conditions) if conditions else query
+
+
 @functools.cache
-def _queries(has_status: bool, has_profile: bool) -> tuple[Prepared, Prepared]:
+def _queries(kind: EngineKind, kinds: tuple[bool, ...]) -> tuple[Prepared, Prepared]:
     """Return the page and its count for one combination of filters."""
-    ids = JobRow.select(JobRow.id)
-    total = JobCountRow.select(peewee.fn.SUM(JobCountRow.total))
-    if has_status:
-        ids = ids.where(JobRow.status == slot("status"))
-        total = total.where(JobCountRow.status == slot("status"))
-    if has_profile:
-        ids = ids.where(JobRow.profile_name == slot("profile"))
-        total = total.where(JobCountRow.profile_name == slot("profile"))
-    newest = (JobRow.created_at.desc(), JobRow.id.desc())
+    conditions = _conditions(kind, kinds)
     # The pages before this one are skipped inside an index, without a look at their rows.
-    ids = ids.order_by(*newest).limit(slot("limit")).offset(slot("offset"))
+    ids = _filtered(JobRow.select(JobRow.id), conditions).order_by(*_NEWEST).limit(slot("limit")).offset(slot("offset"))
     rows = JobRow.alias()
     wanted = [getattr(rows, column.name) for column in COLUMNS]
     items = rows.select(*wanted).where(rows.id.in_(ids)).order_by(rows.created_at.desc(), rows.id.desc())
-    return Prepared(items), Prepared(total)
+    return Prepared(items), Prepared(_count(kinds, conditions))
 
 
-def page(
-    store: Store, *, status: JobStatus | None = None, profile: str | None = None, page: int = 1, page_size: int = 50
-) -> Page:
-    """Return page `page` (from 1) of the jobs with this status and profile, newest first by creation, then id."""
-    items, total = _queries(status is not None, profile is not None)
-    filters = {"status": status, "profile": profile}
+def _count(kinds: tuple[bool, ...], conditions: list[Any]) -> Any:
+    has_status, has_profile, *others = kinds
+    if any(others):
+        return _filtered(JobRow.select(peewee.fn.COUNT(JobRow.id)), conditions)
+    # Status and profile are counted by triggers, so that no job is looked at.
+    total = JobCountRow.select(peewee.fn.SUM(JobCountRow.total))
+    if has_status:
+        total = total.where(JobCountRow.status == slot("status"))
+    return total.where(JobCountRow.profile_name == slot("profile")) if has_profile else total
+
+
+@functools.cache
+def _older(kind: EngineKind, kinds: tuple[bool, ...]) -> Prepared:
+    """Return the jobs that come after one in the order of a list."""
+    is_older = (JobRow.created_at < slot("created_at")) | (
+        (JobRow.created_at == slot("created_at")) & (JobRow.id < slot("id"))
+    )
+    # The first condition alone is what an index can begin from.
+    conditions = [*_conditions(kind, kinds), JobRow.created_at <= slot("created_at"), is_older]
+    return Prepared(JobRow.select(*COLUMNS).where(*conditions).order_by(*_NEWEST).limit(slot("limit")))
+
+
+def page(store: Store, wanted: JobFilter = EVERY_JOB, *, page: int = 1, page_size: int = 50) -> Page:
+    """Return page `page` (from 1) of the jobs that pass the filter, newest first by creation, then id."""
+    items, total = _queries(store.kind, wanted.kinds)
 
     def look() -> Page:
-        rows = store.execute(items, limit=page_size, offset=(page - 1) * page_size, **filters).rows
-        counted = store.execute(total, **filters).rows[0][0]
+        rows = store.execute(items, limit=page_size, offset=(page - 1) * page_size, **wanted.values).rows
+        counted = store.execute(total, **wanted.values).rows[0][0]
         return Page(tuple(read_job(row) for row in rows), int(counted or 0))
 
     return store.read(look)
+
+
+def each(store: Store, wanted: JobFilter, *, limit: int, batch: int = 500) -> Iterator[Job]:
+    """Yield up to `limit` jobs that pass the filter, newest first, a batch in memory at a time.
+
+    What is born meanwhile is left out and nothing comes twice: each batch goes on from the last job of the one before.
+    """
+    found = page(store, wanted, page_size=min(batch, limit)).items
+    left = limit
+    while found:
+        yield from found
+        left -= len(found)
+        if left <= 0 or len(found) < batch:
+            return
+        found = _read_older(store, wanted, found[-1], min(batch, left))
+
+
+def _read_older(store: Store, wanted: JobFilter, last: Job, limit: int) -> tuple[Job, ...]:
+    query = _older(store.kind, wanted.kinds)
+    place = {"created_at": last.created_at, "id": last.id, "limit": limit}
+    return tuple(read_job(row) for row in store.read(lambda: store.execute(query, **place, **wanted.values).rows))
 
 
 def history(store: Store, job_id: str) -> list[HistoryEntry]:

@@ -68,6 +68,7 @@ class Job:
     row_version: int
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False, hash=False)
     sidecar_sha256: str | None = None
+    output_encrypted: bool = False
 
 
 @attrs.frozen(kw_only=True)

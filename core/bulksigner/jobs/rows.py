@@ -28,6 +28,7 @@ _READ: Mapping[str, Any] = {
     "status": JobStatus,
     "path_released": bool,
     "input_diverged": bool,
+    "output_encrypted": bool,
     "metadata": read_metadata,
     **{name: read_time for name in NAMES if name.endswith("_at")},
 }
@@ -68,10 +69,11 @@ _HISTORY = Prepared(
 
 def write_history(store: Store, job_id: str, at: datetime.datetime, status: JobStatus, message: str) -> None:
     """Write one history line in the act under way."""
-    store.execute(_HISTORY, job_id=job_id, at=at, status=status, message=message)
+    store.execute(_HISTORY, job_id=job_id, at=at, status=status, message=store.redaction.clean_text(message))
 
 
 def write_history_lines(store: Store, jobs: Sequence[Job], message: str) -> None:
     """Write the same line for jobs that changed together, at the time they changed."""
-    rows = [{"job_id": job.id, "at": job.updated_at, "status": job.status, "message": message} for job in jobs]
+    clean = store.redaction.clean_text(message)
+    rows = [{"job_id": job.id, "at": job.updated_at, "status": job.status, "message": clean} for job in jobs]
     store.execute_each(_HISTORY, rows)

@@ -99,7 +99,7 @@ class Jobs:
         )
 
     def record(
-        self, job: Job, *, message: str | None = None, operational_event: Event | None = None, **columns: object
+        self, job: Job, *, message: str | None = None, operational_event: Event | None = None, **columns: Any
     ) -> Job:
         """Set `columns` and wait for it; see `recording`, whose errors it raises."""
         return self._store.carry_out(
@@ -144,16 +144,24 @@ class Jobs:
         return Act(event, act, lambda: changed if self.get(job.id) == after else None)
 
     def recording(
-        self, job: Job, *, message: str | None = None, operational_event: Event | None = None, **columns: object
+        self,
+        job: Job,
+        *,
+        message: str | None = None,
+        operational_event: Event | None = None,
+        also: Callable[[], None] | None = None,
+        **columns: object,
     ) -> Act[Job]:
         """Return the act that sets `columns` without a change of status, under the same conditions.
 
-        A history line is written only with `message`.
+        A history line is written only with `message`; `also` writes more in the same act.
         """
         change, after = self._change(job, self._clock(), {}, columns, message, operational_event)
 
         def act() -> Job:
             change()
+            if also is not None:
+                also()
             return after
 
         return Act("record", act, lambda: after if self.get(job.id) == after else None)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import attrs
 
 from bulksigner.contract.observe import ReadinessCheck, ReadinessRow
+from bulksigner.looks import Looks
 from bulksigner.observability.logs import facts
 from bulksigner.observability.redaction import Scrubber
 
@@ -43,36 +44,15 @@ class Report:
     rows: tuple[ReadinessRow, ...]
 
 
-class _Run:
-    """One run of a check on a thread of its own; several probes may wait for the same run."""
+def _run(check: ReadinessCheck) -> ReadinessRow:
+    try:
+        return check.run()
+    except Exception as failure:  # noqa: BLE001 - whatever a check raises is its verdict, not our failure
+        return _red(check, f"the check failed: {type(failure).__name__}: {failure}")
 
-    def __init__(self, check: ReadinessCheck) -> None:
-        self._check = check
-        self._finished = threading.Event()
-        self._began = time.monotonic()
-        self._row: ReadinessRow | None = None
-        threading.Thread(target=self._look, name=f"readiness {check.name}", daemon=True).start()
 
-    @property
-    def is_over(self) -> bool:
-        return self._finished.is_set()
-
-    def _look(self) -> None:
-        try:
-            row = self._check.run()
-        except Exception as failure:  # noqa: BLE001 - whatever a check raises is its verdict, not our failure
-            row = self._red(f"the check failed: {type(failure).__name__}: {failure}")
-        self._row = row
-        self._finished.set()
-
-    def _red(self, detail: str) -> ReadinessRow:
-        return ReadinessRow(self._check.name, False, self._check.gating, detail)
-
-    def wait(self, limit_seconds: float) -> ReadinessRow:
-        remaining = self._began + limit_seconds - time.monotonic()
-        if self._finished.wait(max(remaining, 0.0)) and self._row is not None:
-            return self._row
-        return self._red(f"no answer within {limit_seconds:g} s")
+def _red(check: ReadinessCheck, detail: str) -> ReadinessRow:
+    return ReadinessRow(check.name, False, check.gating, detail)
 
 
 def _with_keys(checks: Sequence[ReadinessCheck]) -> dict[_Key, ReadinessCheck]:
@@ -102,37 +82,33 @@ class Readiness:
         self._scrubber = scrubber
         self._limit_seconds = limit_seconds
         self._lock = threading.Lock()
-        self._runs: dict[_Key, _Run] = {}
+        self._looks: Looks[ReadinessRow] = Looks()
         self._verdicts: dict[_Key, bool] = {}
 
     def report(self) -> Report:
         """Ask every check at the same time and return all rows; takes at most the time limit of one check."""
         checks = _with_keys(self._collect())
-        runs = {key: self._run_of(key, check) for key, check in checks.items()}
+        looks = {
+            key: self._looks.begin(key, f"readiness {check.name}", partial(_run, check))
+            for key, check in checks.items()
+        }
         rows = []
         for key, check in checks.items():
-            seen = runs[key].wait(self._limit_seconds)
+            seen = looks[key].wait(self._limit_seconds)
+            if seen is None:
+                seen = _red(check, f"no answer within {self._limit_seconds:g} s")
             row = ReadinessRow(check.name, seen.ok, check.gating, self._scrubber.scrub(seen.detail))
             self._note(key, row)
             rows.append(row)
         self._forget_others(checks)
         return Report(all(row.ok for row in rows if row.gating), tuple(rows))
 
-    def _run_of(self, key: _Key, check: ReadinessCheck) -> _Run:
-        with self._lock:
-            run = self._runs.get(key)
-            if run is None or run.is_over:
-                run = self._runs[key] = _Run(check)
-            return run
-
     def _forget_others(self, checks: Collection[_Key]) -> None:
         """Forget rows that are no longer there, so that one that comes back is told of anew."""
         with self._lock:
             for key in self._verdicts.keys() - checks:
                 del self._verdicts[key]
-                run = self._runs.get(key)
-                if run is not None and run.is_over:
-                    del self._runs[key]
+        self._looks.forget_others(checks)
 
     def _note(self, key: _Key, row: ReadinessRow) -> None:
         with self._lock:

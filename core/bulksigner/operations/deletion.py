@@ -103,7 +103,7 @@ class Deletion:
             # The words of a storage provider, before they are stored anywhere (SEC-57).
             kept = tuple(attrs.evolve(one, reason=self._reasons.scrub(one.reason)) for one in account.kept)
             deleted = Deleted(job.id, job.file_name, status, tuple(account.removed), kept)
-            event = _event(deleted, person, told)
+            event = _event(deleted, job.original_path, person, told)
             self._removal.remove(job, event)
         self._free_path(job.original_path)
         _log.info("%s", event.message, extra=facts(job_id=job.id, actor=person.name))
@@ -166,7 +166,7 @@ class Deletion:
         return "" if removal.outcome is RemovalOutcome.ABSENT else removal.reason or removal.outcome.value
 
 
-def _event(deleted: Deleted, person: Person, reason: str | None) -> Event:
+def _event(deleted: Deleted, original_path: str, person: Person, reason: str | None) -> Event:
     text = f"Job {deleted.job_id} ('{deleted.file_name}', {deleted.status}) deleted by {person.name}."
     text += f" Removed: {', '.join(('job and history', *deleted.removed))}."
     if deleted.kept:
@@ -177,6 +177,7 @@ def _event(deleted: Deleted, person: Person, reason: str | None) -> Event:
         {
             "jobId": deleted.job_id,
             "fileName": deleted.file_name,
+            "originalPath": original_path,
             "status": deleted.status,
             "actor": person.name,
             "scheme": person.scheme,

@@ -76,8 +76,15 @@ class Operator(Canceling):
     def _admit(self, failed: Job) -> str:
         """Refuse what cannot be retried, in the order of PIPE-99; return the name of the profile."""
         if failed.status is not JobStatus.FAILED:
+            advice = ""
+            if failed.status is JobStatus.CANCELED:
+                is_upload = failed.input_folder is None
+                advice = (
+                    " Delete it and upload the file again." if is_upload else " Rescan its folder to sign the file."
+                )
             raise NotAllowed(
-                f"Job {failed.id} is {failed.status.value}; only a failed job can be retried.", code="job.not-failed"
+                f"Job {failed.id} is {failed.status.value}; only a failed job can be retried.{advice}",
+                code="job.not-failed",
             )
         if failed.error_code == "approval.rejected":
             raise NotAllowed(
@@ -87,8 +94,8 @@ class Operator(Canceling):
         if failed.error_code == "file.already-processed":
             # A retry is exempt from the rule of names, so it would sign the very file that the rule refused (PIPE-50).
             raise NotAllowed(
-                f"Job {failed.id} was refused because another job has a file of its name; delete that job, or send the "
-                f"file under another name.",
+                f"Job {failed.id} was refused because another job has a file of its name; delete that job, release the "
+                f"name if the job was removed by age (bulksigner names release), or send the file under another name.",
                 code="file.already-processed",
             )
         if not self._input_exists(failed):

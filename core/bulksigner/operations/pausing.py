@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.observability.logs import facts
+from bulksigner.observability.metrics import Metrics
 from bulksigner.operations.people import Person, ReasonReader, with_reason
 from bulksigner.pipeline.pause import PauseFlag, PauseState
 from bulksigner.records.events import Event
@@ -22,10 +23,13 @@ class Pausing:
     `wake` tells the worker that claims go on, so that it does not wait for its next poll.
     """
 
-    def __init__(self, flag: PauseFlag, reasons: ReasonReader, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, flag: PauseFlag, reasons: ReasonReader, wake: Callable[[], None], metrics: Metrics | None = None
+    ) -> None:
         self._flag = flag
         self._reasons = reasons
         self._wake = wake
+        self._metrics = metrics or Metrics()
 
     def pause(self, person: Person, reason: str | None = None) -> PauseState:
         """Stop the next claim; jobs under way finish. Raises `Refusal` (API-34)."""
@@ -55,5 +59,6 @@ class Pausing:
             if found.is_paused is is_paused:
                 return found
             raise
+        self._metrics.count(f"bulksigner_pipeline_{'pause' if is_paused else 'resume'}_total")
         _log.info("%s", message, extra=facts(actor=person.name))
         return state

@@ -11,12 +11,15 @@ import attrs
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.rescan import Rescanner
+from bulksigner.intake.watcher import WatcherStatus
 from bulksigner.jobs.model import Changed
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.operations.clear import Clearing
 from bulksigner.operations.deletion import Deletion
+from bulksigner.operations.folder_list import FolderList
 from bulksigner.operations.leftovers import Leftovers
 from bulksigner.operations.operator import Operator
 from bulksigner.operations.pausing import Pausing
@@ -39,6 +42,7 @@ class Operations:
     clearing: Clearing
     pausing: Pausing
     rescanning: Rescanning
+    folder_list: FolderList
 
 
 @attrs.frozen
@@ -64,9 +68,11 @@ def assemble(
     pause: PauseFlag,
     announce: Callable[[Changed], None],
     free_path: Callable[[str], None],
+    watcher_statuses: Callable[[], Sequence[WatcherStatus]],
     scrub: Callable[[str], str],
     clock: Callable[[], datetime.datetime],
     also_when_cleared: Sequence[Callable[[datetime.datetime], None]] = (),
+    metrics: Metrics | None = None,
 ) -> Operations:
     """Return the actions.
 
@@ -91,6 +97,7 @@ def assemble(
         operator=operator,
         deletion=Deletion(jobs, operator, removal, leftovers, reasons, free_path, gate),
         clearing=Clearing(removal, leftovers, clock, also_when_cleared),
-        pausing=Pausing(pause, reasons, queue.wake.set),
+        pausing=Pausing(pause, reasons, queue.wake.set, metrics),
         rescanning=Rescanning(rescanner, store, clock),
+        folder_list=FolderList(folders, watcher_statuses, profiles.bound, scrub),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, RaceLost, StepFailed
@@ -76,6 +77,7 @@ class Ending:
                 verify_ms=_milliseconds(work, "verify"),
             ),
         )
+        work.parts.metrics.observe("bulksigner_signing_duration_seconds", _measured(work), work.job.format.value)
         await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
@@ -181,7 +183,12 @@ def _is_ours(found: Job, job: Job) -> bool:
 
 
 # Nothing of the job was delivered; what lies under that name, if anything, is another's.
-_NO_OUTPUT = {"output_path": None, "output_length": None, "output_sha256": None}
+_NO_OUTPUT: Mapping[str, Any] = {
+    "output_path": None,
+    "output_length": None,
+    "output_sha256": None,
+    "output_encrypted": False,
+}
 
 
 def _waits() -> Iterator[float]:
@@ -244,6 +251,11 @@ def _error_message(code: str | None, text: str) -> str:
         return text
     row = CODES.get(code)
     return f"{code}: {text}" if row is None or row.text_on_job else code
+
+
+def _measured(work: Work) -> float:
+    """Return what signing, verification and delivery took, in seconds (STA-13)."""
+    return sum(work.seconds.get(step, 0.0) for step in ("sign", "verify", "promote"))
 
 
 def _milliseconds(work: Work, step: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.signing import Format
+from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.formats import self_test
 from bulksigner.lanes import Done, Lanes
 from bulksigner.pipeline.conductor import Effect
@@ -80,8 +81,16 @@ def ask(engine: Engine, task: Task[T]) -> T:
 class InProcessEngine:
     """Carries out tasks in up to `threads` threads of this process; `formats` are those that jobs may ask for."""
 
-    def __init__(self, registry: Registry, formats: Collection[Format] = tuple(Format), *, threads: int = 1) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        formats: Collection[Format] = tuple(Format),
+        *,
+        threads: int = 1,
+        envelope_key: EnvelopeKey | None = None,
+    ) -> None:
         self._registry = registry
+        self._envelope_key = envelope_key
         self._formats = tuple(formats)
         self._keys: dict[str, OpenedKey] = {}
         self._lanes: Lanes[Task[Any]] = Lanes("engine", threads, self._carry_out, _stopped)
@@ -110,7 +119,7 @@ class InProcessEngine:
     def _carry_out(self, task: Task[Any]) -> Any:
         if isinstance(task, SignTask) and task.profile not in self._keys:
             raise StepFailed(f"The key of profile '{task.profile}' is not open.")
-        return carry_out(task, self._registry, self._keys)
+        return carry_out(task, self._registry, self._keys, self._envelope_key)
 
 
 def _stopped() -> StepFailed:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,10 @@ from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.settings import Secret, Settings
 from bulksigner.contract.signing import Format
+from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.formats.self_test import find_fault
 from bulksigner.observability import logs
+from bulksigner.observability.crashes import forbid_core_files, tell_crashes
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.pipeline.tasks import SignTask, carry_out
 from bulksigner.plugin_system.guard import ANYTHING
@@ -31,6 +34,8 @@ from bulksigner.profiles.model import KeyReference
 
 __all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "Lesson", "WorkerBoot", "run"]
 
+
+log = logging.getLogger(__name__)
 
 GARBAGE_LIMIT = 2_000
 """Objects that a call may leave behind before they are collected."""
@@ -47,6 +52,8 @@ class WorkerBoot:
     log_level: int = logging.WARNING
     log_levels: Mapping[str, int] = attrs.field(factory=dict)
     log_sinks: logs.Sinks = attrs.field(factory=logs.Sinks)
+    envelope_key: EnvelopeKey | None = None
+    """Handed over derived: it travels through the pipe that starts the worker and is in no file (ENC-06, ENC-19)."""
 
 
 @attrs.frozen
@@ -86,8 +93,11 @@ class KeyAbsent:
 class _Bench:
     """Keys and methods of one worker process."""
 
-    def __init__(self, registry: Registry, scrubber: Scrubber, fault: str | None) -> None:
+    def __init__(
+        self, registry: Registry, scrubber: Scrubber, fault: str | None, envelope_key: EnvelopeKey | None
+    ) -> None:
         self._registry = registry
+        self._envelope_key = envelope_key
         self._scrubber = scrubber
         self._fault = fault
         self._keys: dict[str, OpenedKey] = {}
@@ -119,7 +129,7 @@ class _Bench:
             return None if key is None else key.close()
         if isinstance(call, SignTask) and call.profile not in self._keys:
             return KeyAbsent()
-        return carry_out(call, self._registry, self._keys)
+        return carry_out(call, self._registry, self._keys, self._envelope_key)
 
 
 def run(pipe: Connection, boot: WorkerBoot) -> None:
@@ -129,10 +139,21 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_service, daemon=True).start()
     scrubber = Scrubber(boot.secrets)
+    tell_crashes(scrubber)
+    forbid_core_files()
     logs.configure(boot.log_level, boot.log_levels, scrubber, sinks=boot.log_sinks)
+    try:
+        _serve(pipe, boot, scrubber)
+    except ANYTHING:
+        # Told here, as the process would print it with whatever secret it quotes.
+        log.critical("A signing worker process ends with an error that nobody expected", exc_info=True)
+        sys.exit(1)
+
+
+def _serve(pipe: Connection, boot: WorkerBoot, scrubber: Scrubber) -> None:
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
     # Before the first call, so that no job pays for the first use of a format.
-    bench = _Bench(registry, scrubber, find_fault(boot.formats))
+    bench = _Bench(registry, scrubber, find_fault(boot.formats), boot.envelope_key)
     _tame_collector()
     while True:
         try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 
 import attrs
 
 from bulksigner.pipeline.steps.check import check
 from bulksigner.pipeline.steps.clean import clean
+from bulksigner.pipeline.steps.encrypt import encrypt
 from bulksigner.pipeline.steps.promote import promote
 from bulksigner.pipeline.steps.sign import mark, sign
 from bulksigner.pipeline.steps.stage import resolve, stage
@@ -24,6 +26,8 @@ class Step:
     name: str
     act: Callable[[Work], Awaitable[None]]
     code: str | None = None
+    when: Callable[[Work], bool] | None = None
+    """Tells whether a job takes the step; without it every job does."""
 
 
 LOCAL = (
@@ -33,6 +37,7 @@ LOCAL = (
     Step("mark", mark),  # PIPE-77, PIPE-78
     Step("sign", sign, "sign.failed"),  # PIPE-79
     Step("verify", verify, "verify.failed"),  # PIPE-80
+    Step("encrypt", encrypt, "encrypt.failed", when=attrgetter("is_encrypted")),  # PIPE-81
     Step("promote", promote),  # PIPE-82
     Step("clean", clean),  # PIPE-83; then `Ending.complete` (PIPE-84)
 )

@@ -9,7 +9,7 @@ __all__ = ["OUTPUT_STEPS", "SIGNING", "VERIFICATION", "spans_of"]
 
 SIGNING, VERIFICATION = "stage:signing", "stage:verification"
 """Keys of `Work.seconds` for the calls alone; the steps around them also write to the database."""
-OUTPUT_STEPS = ("promote", "clean")
+OUTPUT_STEPS = ("encrypt", "promote", "clean")
 
 
 def spans_of(work: Work) -> Spans:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
+from bulksigner.contract.validation import Finding
+from bulksigner.encryption.envelope import measure_content, write_envelope
+from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files import durable
+from bulksigner.files.work import open_place
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import Checked, Expectation
+from bulksigner.formats.preflight import find_defects
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.registry import Registry
 
@@ -30,11 +34,14 @@ __all__ = [
     "DeliverTask",
     "Delivered",
     "DiscardTask",
+    "EncryptTask",
+    "LookTask",
     "NearInput",
     "SignTask",
     "StageTask",
     "Task",
     "carry_out",
+    "look_here",
     "sign_here",
     "stage_here",
 ]
@@ -77,6 +84,15 @@ class SignTask(Task[Measured]):
 
 
 @attrs.frozen
+class LookTask(Task[tuple[Finding, ...]]):
+    """One file to look at as signing would, without a key and outside of any job (BEY-10)."""
+
+    staged: Path
+    format: Format
+    measured: Measured
+
+
+@attrs.frozen
 class CheckTask(Task[Checked]):
     """One signed file to check as it lies on disk (BEY-01)."""
 
@@ -85,6 +101,15 @@ class CheckTask(Task[Checked]):
     pem: bool
     staged: Path | None = None
     """The staged copy, where the check needs more of it than its measure."""
+
+
+@attrs.frozen
+class EncryptTask(Task[Measured]):
+    """One signed file to put into an envelope (ENC-12); `measured` is the file as it was checked."""
+
+    signed: Path
+    measured: Measured
+    envelope: Path
 
 
 @attrs.frozen
@@ -120,7 +145,9 @@ class DiscardTask(Task[None]):
     folders: tuple[Path, ...]
 
 
-def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) -> T:
+def carry_out(
+    task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey], envelope_key: EnvelopeKey | None = None
+) -> T:
     """Do what a task asks, in this process; raises `StepFailed`, or what a library raises."""
     answer: Any
     if isinstance(task, SignTask):
@@ -131,9 +158,13 @@ def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) 
         answer = stage_here(task)
     elif isinstance(task, DeliverTask):
         answer = deliver_here(task)
+    elif isinstance(task, EncryptTask):
+        answer = encrypt_here(task, envelope_key)
     elif isinstance(task, DiscardTask):
         discard_here(task)
         answer = None
+    elif isinstance(task, LookTask):
+        answer = look_here(task)
     else:
         raise StepFailed(f"The engine was asked for something it does not know: {type(task).__name__}.")
     return answer  # type: ignore[no-any-return]
@@ -141,10 +172,9 @@ def carry_out(task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey]) 
 
 def stage_here(task: StageTask) -> Fingerprint:
     """Copy and measure an input, in place of what a lost worker may have copied of it."""
-    task.target.parent.mkdir(mode=durable.FOLDER_MODE, exist_ok=True)
-    task.target.unlink(missing_ok=True)
+    place = open_place(task.target)
     try:
-        return task.folder.copy_to(task.name, task.target)
+        return task.folder.copy_to(task.name, place)
     except FileNotFoundError as error:
         raise StepFailed(f"The input no longer exists: {task.original_path}") from error
 
@@ -172,19 +202,44 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
     return outcome.measured
 
 
+def look_here(task: LookTask) -> tuple[Finding, ...]:
+    """Look at a file in this process."""
+    with durable.open_regular(task.staged) as source:
+        return find_defects(source, task.format, task.measured)
+
+
 def check_here(task: CheckTask) -> Checked:
     """Check in this process, on the bytes as they are read back from storage."""
     try:
         with contextlib.ExitStack() as opened:
-            artifact = opened.enter_context(_open(task.artifact))
-            original = None if task.staged is None else opened.enter_context(_open(task.staged))
+            artifact = opened.enter_context(durable.open_regular(task.artifact))
+            original = None if task.staged is None else opened.enter_context(durable.open_regular(task.staged))
             return dispatch.check(artifact, task.expectation, pem=task.pem, original=original)
     except OSError as error:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
 
 
-def _open(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)), "rb")
+def encrypt_here(task: EncryptTask, key: EnvelopeKey | None) -> Measured:
+    """Write the envelope of a signed file, in place of what a lost worker may have written, and read it back.
+
+    It is flushed first; what it opens to must be what was checked, or it is no use to anyone (ENC-12).
+    """
+    if key is None:
+        raise StepFailed("The key of encrypted outputs is not here. Enable Encryption and restart the service.")
+    task.envelope.unlink(missing_ok=True)
+    try:
+        with durable.open_regular(task.signed) as plain:
+            envelope = durable.write_new(task.envelope, lambda out: write_envelope(plain, out, key))
+        with durable.open_regular(task.envelope) as written:
+            content = measure_content(written, envelope.length, key)
+    except BulkSignerError as error:
+        raise StepFailed(error.message) from error
+    except OSError as error:
+        where = error.filename or task.envelope
+        raise StepFailed(f"The envelope cannot be written ({where}): {error.strerror or error}.") from error
+    if content != task.measured:
+        raise StepFailed("The envelope on disk does not open to the signed file that was checked.")
+    return envelope
 
 
 def deliver_here(task: DeliverTask) -> Delivered:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 
@@ -15,28 +15,27 @@ from bulksigner.contract.errors import StepFailed
 from bulksigner.contract.policy import Joining
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
+from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
-from bulksigner.formats.naming import output_name
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
+from bulksigner.pipeline.validators import VALIDATION_LIMIT_SECONDS
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Act, Store
-from bulksigner.settings.signatures import ExistingSignature
 from bulksigner.statistics.timings import Spans
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["Inputs", "Parts", "Work"]
 
 T = TypeVar("T")
-
-VALIDATION_LIMIT_SECONDS = 300.0
-"""A file validator that takes longer is taken for hung, as a call of the engine is, and the job fails (SEC-70)."""
 
 
 class Inputs(Protocol):
@@ -73,6 +72,11 @@ class Parts:
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
     record_timings: Callable[[Job, Spans], None] | None = None
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
+    count_envelope: Callable[[], None] | None = None
+    """Counts an envelope in the act that records it; None where encryption is off (ENC-10)."""
+    validation: CertificateValidation | None = None
+    """Checks the certificates of profiles that ask for it; None where no host trusts any (CFG-92)."""
+    metrics: Metrics = attrs.field(factory=Metrics)
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 
@@ -102,6 +106,7 @@ class Work:
     signed_measured: Measured | None = None
     checking: Started[Checked] | None = None
     """The check of the signed file, under way while the database records that there is one."""
+    envelope: Path | None = None
     output: Path | None = None
     delivered: Delivered | None = None
     divergence: str = ""
@@ -150,19 +155,37 @@ class Work:
     @property
     def joining(self) -> Joining | None:
         """Return how the file is signed further, where it arrives signed and the profile asks for that."""
-        existing = self.opened.stored.cades_existing
-        if existing is ExistingSignature.WRAP or self.job.format is not Format.CADES:
-            return None
-        return Joining(existing.value) if self.job.file_name.casefold().endswith(".p7m") else None
+        return self.opened.stored.joining(self.job.file_name, self.job.format)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Tell whether the output leaves as an envelope (ENC-01)."""
+        return self.opened.stored.encrypt
 
     @property
     def output_name(self) -> str:
-        """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87).
+        """Return the name of the output (PIPE-89), by the profile's naming as it is now (PIPE-87)."""
+        return self.opened.stored.name_output(self.job.file_name, self.job.format)
 
-        A file that is signed further is still what it was, so it keeps its extension.
-        """
-        preserve = self.opened.stored.preserve_file_extension or self.joining is not None
-        return output_name(self.job.file_name, self.job.format, pem=self.is_pem, preserve=preserve)
+    @property
+    def signed_name(self) -> str:
+        """Return the name of the signed file in the job's own folder: that of the output, without its envelope."""
+        name = self.output_name
+        return name.removesuffix(SUFFIX) if self.is_encrypted else name
+
+    @property
+    def artifact(self) -> Path:
+        """Return what is to be delivered: the envelope where there must be one, and never the clear file then."""
+        return self.require(self.envelope if self.is_encrypted else self.signed)
+
+    def foretell_output(self, name: str, measured: Measured) -> dict[str, Any]:
+        """Settle where the output will be; return the columns that say so, and what it is, before it is there."""
+        self.output = self.parts.roots.output_path(name)
+        return {
+            "output_path": str(self.output),
+            "output_length": measured.length,
+            "output_sha256": measured.sha256.hex(),
+        }
 
     def perform(self, task: Task[T]) -> Effect[T]:
         """Return the effect of a task of the engine."""

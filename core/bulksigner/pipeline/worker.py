@@ -244,6 +244,8 @@ class Worker:
             try:
                 await self._parts.tell(claimed)
                 for step in LOCAL:
+                    if step.when is not None and not step.when(work):
+                        continue
                     with work.timed(step.name):
                         await step.act(work)
             except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from bulksigner.contract.approval import ApprovalRule
 from bulksigner.contract.certificate import CertificateSource
 from bulksigner.contract.errors import PermanentFailure, PluginFailed
 from bulksigner.contract.intake import IntakeSource
+from bulksigner.contract.notes import KeepsNotes, Notes
 from bulksigner.contract.observe import BannerRow, ReadinessCheck
 from bulksigner.contract.settings import key_name
 from bulksigner.contract.signing import SigningMethod
@@ -136,6 +137,13 @@ class Registry:
     def out_of_use(self) -> tuple[str, ...]:
         """Say of each plugin that is installed and not loaded why: one of them may be what is missed."""
         return tuple(f"{row.name} is {row.state.value}: {row.reason}" for row in self.rows if row.reason)
+
+    def hand_notes(self, notes_of: Callable[[str], Notes]) -> None:
+        """Give each provider that keeps notes those of its plugin; raises `PermanentFailure` where one breaks."""
+        for one in self._each():
+            if isinstance(one.provider, KeepsNotes):
+                with self.guard(one.provider):
+                    one.provider.take_notes(notes_of(one.plugin))
 
     def block_of(self, source: str) -> type[Any] | None:
         """Return the class of a source's certificate block; None where its plugin declared none."""

@@ -56,8 +56,15 @@ def keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bo
 class Drafter:
     """Lays changes over profiles; `keep_secret` is told of every secret before anything uses it (SEC-51)."""
 
-    def __init__(self, registry: Registry, sealer: Sealer, keep_secret: Callable[[Secret], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        sealer: Sealer,
+        keep_secret: Callable[[Secret], None],
+        is_encryption_on: bool = False,
+    ) -> None:
         self.registry = registry
+        self.is_encryption_on = is_encryption_on
         self.sealer = sealer
         self.keep_secret = keep_secret
         self.blocks = {
@@ -97,10 +104,10 @@ class _Drafting:
         findings = Findings()
         blocks = self._by.blocks if self._moves_certificate else {}
         seed = Binder(findings, blocks, self._by.extras).bind_profile(tree, ())
-        check_profile("", seed, findings)
+        check_profile("", seed, findings, is_encryption_on=self._by.is_encryption_on)
         for failure in findings.failures:
             self._object(failure.key, join(failure.problem, failure.remedy))
-        for key, origin, hint in findings.unknown:
+        for key, origin, hint in (*findings.unknown, *self._unknown_resets()):
             if origin == _WISH:
                 self._object(key, f"is no key of a profile{hint}.")
         profile = attrs.evolve(
@@ -111,6 +118,9 @@ class _Drafting:
             verify=seed.verify,
             preserve_file_extension=seed.preserve_file_extension,
             save_as_pem=seed.save_as_pem,
+            encrypt=seed.encrypt,
+            validate_certificate=seed.validate_certificate,
+            require_non_repudiation=seed.require_non_repudiation,
             policy=seed.policy,
             pades_filter=seed.pades_filter,
             xml_flavor=seed.xml.flavor,
@@ -154,6 +164,9 @@ class _Drafting:
             "Verify": before.verify,
             "PreserveFileExtension": before.preserve_file_extension,
             "SaveAsPem": before.save_as_pem,
+            "Encrypt": before.encrypt,
+            "ValidateCertificate": before.validate_certificate,
+            "RequireNonRepudiation": before.require_non_repudiation,
             "Policy": before.policy,
             "PadesFilter": before.pades_filter.value if before.pades_filter else None,
             "Cades:Existing": before.cades_existing.value,
@@ -214,6 +227,22 @@ class _Drafting:
                 "restart the service with it.",
                 "profile.secrets-key-missing",
             )
+
+    def _unknown_resets(self) -> Iterator[tuple[str, str, str]]:
+        """Yield, as `Findings` has it, what is taken back and is neither a key nor stored for a plugin that is away."""
+        away = {_first(path) for path in self._before.extras}
+        source = self._before.certificate_source or ""
+        for path, value in self._change.values.items():
+            first, _, rest = path.partition(":")
+            is_of_lost_source = source not in self._by.blocks and _same(rest.partition(":")[0], source)
+            if value is not None or first.casefold() in away or is_of_lost_source:
+                continue
+            probe, findings = Branch(), Findings()
+            probe.insert(path.split(":"), Leaf("x", _WISH))
+            if _same(first, _CERTIFICATE) and rest and not _same(path, _SOURCE):
+                probe.insert(_SOURCE.split(":"), Leaf(self._source, _STORED))
+            Binder(findings, self._by.blocks, self._by.extras).bind_profile(probe, ())
+            yield from findings.unknown
 
     def _secret_paths(self, source: str) -> Iterator[str]:
         cls = self._by.blocks.get(source)

@@ -18,6 +18,9 @@ _FIELDS = {
     "Verify": "verify",
     "PreserveFileExtension": "preserve_file_extension",
     "SaveAsPem": "save_as_pem",
+    "Encrypt": "encrypt",
+    "ValidateCertificate": "validate_certificate",
+    "RequireNonRepudiation": "require_non_repudiation",
     "Policy": "policy",
     "PadesFilter": "pades_filter",
     "Cades:Existing": "cades_existing",
@@ -33,7 +36,8 @@ def created(profile: StoredProfile, by: str) -> Event:
     folder, certificate = profile.input_folder, profile.certificate_source or "none"
     parts = [
         f"Signing profile '{profile.name}' created by {by}: format {_show(profile.format, 'auto')}, method "
-        f"{profile.method}, certificate {certificate}, verify {_show(profile.verify)}."
+        f"{profile.method}, certificate {certificate}, verify {_show(profile.verify)}, encrypt "
+        f"{_show(profile.encrypt)}."
     ]
     if folder is not None:
         parts.append(f"Input folder: {folder}.")
@@ -44,6 +48,7 @@ def created(profile: StoredProfile, by: str) -> Event:
         "method": profile.method,
         "certificateSource": profile.certificate_source,
         "verify": profile.verify,
+        "encrypt": profile.encrypt,
         "inputFolder": folder,
     }
     return Event("SigningProfileCreated", " ".join(parts), facts)

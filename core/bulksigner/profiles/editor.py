@@ -43,6 +43,8 @@ class Saved:
 class ProfileEditor:
     """Creates and changes profiles; `folders` are the input folders that this host configures.
 
+    `has_roots` tells whether the host trusts any root, without which no profile may begin to ask for validation.
+
     A save is one transaction: the row, the count of saves that running services look at, and the event.
     """
 
@@ -54,13 +56,17 @@ class ProfileEditor:
         folders: Collection[str],
         clock: Callable[[], datetime.datetime],
         keep_secret: Callable[[Secret], None],
+        *,
         policies: PolicyTable | None = None,
+        is_encryption_on: bool = False,
+        has_roots: bool = True,
     ) -> None:
         self._profiles = profiles
-        self._drafter = Drafter(registry, sealer, keep_secret)
+        self._drafter = Drafter(registry, sealer, keep_secret, is_encryption_on)
         self._sealer = sealer
         self._policies = policies or shipped_policies()
         self._folders = folders
+        self._has_roots = has_roots
         self._clock = clock
 
     def create(self, name: str, change: ProfileChange, *, by: str) -> Saved:
@@ -79,6 +85,8 @@ class ProfileEditor:
             verify=True,
             preserve_file_extension=False,
             save_as_pem=False,
+            validate_certificate=True,
+            require_non_repudiation=True,
             certificate_source=None,
             certificate_block={},
             sealed={},
@@ -119,6 +127,7 @@ class ProfileEditor:
             folder = change.folder or None
             draft = attrs.evolve(draft, profile=attrs.evolve(draft.profile, input_folder=folder))
         objections += self._object_to_folder(draft.profile, before)
+        objections += self._object_to_validation(draft.profile, before)
         absent = find_absent_policy(draft.profile, self._policies)
         if absent is not None and not objections:
             objections.append(Objection("profile.invalid", "Policy", f"is {draft.profile.policy}, but {absent}."))
@@ -155,6 +164,19 @@ class ProfileEditor:
             if owner is not None and owner.id != profile.id:
                 found.append(_folder_taken(folder, owner.name))
         return found
+
+    def _object_to_validation(self, profile: StoredProfile, before: StoredProfile) -> list[Objection]:
+        is_stored = before.validate_certificate and before.certificate_source is not None
+        if self._has_roots or not profile.validate_certificate or is_stored:
+            return []
+        return [
+            Objection(
+                "profile.no-trust",
+                "ValidateCertificate",
+                "is true, and this host trusts no root. Fill the folder that Signing:Trust:RootsPath names and restart "
+                "the service, or set ValidateCertificate=false.",
+            )
+        ]
 
     def _seal(self, draft: Draft) -> StoredProfile:
         sealed: Mapping[str, bytes] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.observability.logs import facts
@@ -31,10 +31,12 @@ class ProfileWatch:
         open_key: Callable[[KeyReference, OpenedKey], None],
         tell: Callable[[], None],
         poll_interval_seconds: float,
+        also: Sequence[Callable[[], None]] = (),
     ) -> None:
         """Take the parts; `seen` is the count of saves from before the profiles were read, None if there was none.
 
-        `open_key` makes a key known to the engine before the first job that uses it; `tell` is called after a change.
+        `open_key` makes a key known to the engine before the first job that uses it; `tell` is called after a change,
+        `also` at each look, for what else may have changed.
         """
         self._profiles = profiles
         self._opened = opened
@@ -42,6 +44,7 @@ class ProfileWatch:
         self._seen = seen
         self._open_key = open_key
         self._tell = tell
+        self._also = also
         self._poll_interval_seconds = poll_interval_seconds
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -60,6 +63,8 @@ class ProfileWatch:
 
     def step(self) -> bool:
         """Look once and take over what was saved since; tell whether there was anything. Raises `StoreFailed`."""
+        for look in self._also:
+            look()
         saves = self._profiles.saves()
         if saves == self._seen:
             return False

@@ -9,11 +9,14 @@ from typing import Any
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.policy import Joining
 from bulksigner.contract.signing import Format
+from bulksigner.encryption.envelope import SUFFIX
+from bulksigner.formats.naming import output_name
 from bulksigner.profiles.rules import SigningRules
 from bulksigner.settings.signatures import DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
 
-__all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile"]
+__all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile", "find_invalidity"]
 
 
 @attrs.frozen
@@ -46,6 +49,28 @@ class StoredProfile:
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
+    encrypt: bool = False
+    """Whether its outputs leave as envelopes (CFG-91)."""
+    validate_certificate: bool = False
+    require_non_repudiation: bool = True
+
+    def joining(self, file_name: str, format: Format) -> Joining | None:
+        """Return how a file is signed further, where it arrives signed and the profile asks for that."""
+        if self.cades_existing is ExistingSignature.WRAP or format is not Format.CADES:
+            return None
+        return Joining(self.cades_existing.value) if file_name.casefold().endswith(".p7m") else None
+
+    def name_output(self, file_name: str, format: Format) -> str:
+        """Return what a signed file is called by this profile (PIPE-89); raises `StepFailed` for a name too long."""
+        is_pem = format is Format.CADES and self.save_as_pem
+        return output_name(
+            file_name,
+            format,
+            pem=is_pem,
+            # A file that is signed further is still what it was.
+            preserve=self.preserve_file_extension or self.joining(file_name, format) is not None,
+            suffix=SUFFIX if self.encrypt else "",
+        )
 
 
 class KeyHold:
@@ -114,9 +139,15 @@ class OpenedProfile:
 
     def outside_validity(self, now: datetime.datetime) -> str | None:
         """Say why the certificate is not valid at `now`, or None; without a certificate there is nothing to say."""
-        begins, ends = self.certificate_not_before, self.certificate_not_after
-        if begins is not None and now < begins:
-            return f"The certificate of signing profile '{self.name}' is not valid before {begins:%Y-%m-%d %H:%M} UTC."
-        if ends is not None and now > ends:
-            return f"The certificate of signing profile '{self.name}' expired at {ends:%Y-%m-%d %H:%M} UTC; renew it."
-        return None
+        return find_invalidity(self.name, self.certificate_not_before, self.certificate_not_after, now)
+
+
+def find_invalidity(
+    profile: str, begins: datetime.datetime | None, ends: datetime.datetime | None, now: datetime.datetime
+) -> str | None:
+    """Say why a profile's certificate with these limits is not valid at `now`, or None."""
+    if begins is not None and now < begins:
+        return f"The certificate of signing profile '{profile}' is not valid before {begins:%Y-%m-%d %H:%M} UTC."
+    if ends is not None and now > ends:
+        return f"The certificate of signing profile '{profile}' expired at {ends:%Y-%m-%d %H:%M} UTC; renew it."
+    return None

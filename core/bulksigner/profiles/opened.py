@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +23,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
 
-__all__ = ["OpenedProfiles", "ProfileOpener", "open_profiles"]
+__all__ = ["OpenedProfiles", "ProfileOpener", "explain_no_roots", "open_profiles", "read_validity"]
 
 _LOG = logging.getLogger("bulksigner.profiles")
 
@@ -111,7 +111,9 @@ def open_profiles(
     registry: Registry,
     sealer: Sealer,
     keep_secret: Callable[[Secret], None] = _keep_nothing,
+    *,
     policies: PolicyTable | None = None,
+    is_encryption_on: bool = False,
 ) -> OpenedProfiles:
     """Open every profile; those that cannot sign are degraded, with a Critical line each (OPS-33).
 
@@ -138,8 +140,23 @@ def open_profiles(
                 )
             ]
         )
-    opener = ProfileOpener(registry, sealer, keep_secret, policies or shipped_policies())
+    opener = ProfileOpener(registry, sealer, keep_secret, is_encryption_on, policies or shipped_policies())
     return OpenedProfiles([opener.open(profile) for profile in stored])
+
+
+def explain_no_roots(profiles: Iterable[StoredProfile]) -> list[Failure]:
+    """Return the refusal of a host that trusts no root, where profiles ask for the check of certificates (CFG-68)."""
+    asking = [profile.name for profile in profiles if profile.validate_certificate and profile.certificate_source]
+    if not asking:
+        return []
+    return [
+        Failure(
+            "Signing:Trust:RootsPath",
+            f"names no root, and these profiles have ValidateCertificate: {', '.join(asking)}.",
+            "Name a folder with the roots to be trusted, or set ValidateCertificate to false: in the settings before "
+            "the first start, later with bulksigner profiles set NAME ValidateCertificate=false.",
+        )
+    ]
 
 
 @attrs.frozen
@@ -149,6 +166,7 @@ class ProfileOpener:
     registry: Registry
     sealer: Sealer
     keep_secret: Callable[[Secret], None] = _keep_nothing
+    is_encryption_on: bool = False
     policies: PolicyTable = attrs.field(factory=shipped_policies)
 
     def open(self, stored: StoredProfile) -> OpenedProfile:
@@ -213,6 +231,12 @@ class ProfileOpener:
         unmet = self.registry.unmet(stored.extras)
         if unmet is not None:
             raise PermanentFailure(unmet)
+        if stored.encrypt and not self.is_encryption_on:
+            # Never in plaintext because a setting was lost: its files are asked to be encrypted (CFG-91).
+            raise PermanentFailure(
+                "its outputs are to be encrypted, and Encryption:Enabled is false. Enable it again with its password "
+                f"and salt, or run: bulksigner profiles set {stored.name} Encrypt=false"
+            )
         return OpenedProfile(stored, extras=self._bind_extras(stored))
 
     def _needs_key(self, stored: StoredProfile) -> bool:
@@ -231,7 +255,7 @@ class ProfileOpener:
             if not isinstance(key, OpenedKey):
                 raise PermanentFailure(f"the source {source.name} opened something that is no key.")
             try:
-                begins, ends = _read_validity(key.certificate)
+                begins, ends = read_validity(key.certificate)
                 rules = make_rules(stored, key, self.policies)
             except BulkSignerError:
                 key.close()
@@ -285,7 +309,8 @@ def _first(path: str) -> str:
     return path.partition(":")[0].casefold()
 
 
-def _read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+    """Return from when to when a certificate (DER) is valid; raises `PermanentFailure` for one that is unreadable."""
     try:
         parsed = x509.load_der_x509_certificate(certificate)
         return parsed.not_valid_before_utc, parsed.not_valid_after_utc

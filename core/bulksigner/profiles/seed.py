@@ -14,6 +14,7 @@ from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.profiles.deployment import read_fact, record_fact
 from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
+from bulksigner.profiles.opened import explain_no_roots
 from bulksigner.profiles.rules import find_absent_policy
 from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
@@ -55,17 +56,20 @@ def seed_profiles(
     core: CoreSettings,
     sealer: Sealer,
     clock: Callable[[], datetime.datetime],
+    *,
     policies: PolicyTable | None = None,
+    has_roots: bool = True,
 ) -> SeedReport:
     """Import all profiles and folder bindings in one transaction, or none, when there is no profile yet.
 
-    Raises `ConfigurationRefused` when a secret would have to be sealed without `Signing:ProfileSecretsKey` (CFG-66).
+    Raises `ConfigurationRefused` when a secret would have to be sealed without `Signing:ProfileSecretsKey` (CFG-66), or
+    a certificate checked on a host that trusts no root (CFG-68).
     Of instances that boot together one imports; the others find its rows.
     """
     if profiles.all():
         return report_ignored(core)
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer, policies or shipped_policies())
+    _refuse(drafts, core.storage.inputs, sealer, policies or shipped_policies(), has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     folders = {profile: folder for folder, profile in bound.items()}
     ready = [attrs.evolve(_seal(draft, sealer), input_folder=folders.get(draft.profile.name)) for draft in drafts]
@@ -73,10 +77,10 @@ def seed_profiles(
     return report if _import(profiles, ready, report, clock) else report_ignored(core)
 
 
-def foresee_import(core: CoreSettings, sealer: Sealer, policies: PolicyTable) -> SeedReport:
+def foresee_import(core: CoreSettings, sealer: Sealer, *, policies: PolicyTable, has_roots: bool = True) -> SeedReport:
     """Say what the first start would import and bind, with nothing stored; refuses what that would (OPS-203)."""
     drafts = [_draft(key, seed) for key, seed in _list_seeds(core)]
-    _refuse(drafts, core.storage.inputs, sealer, policies)
+    _refuse(drafts, core.storage.inputs, sealer, policies, has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
 
@@ -84,8 +88,14 @@ def foresee_import(core: CoreSettings, sealer: Sealer, policies: PolicyTable) ->
 def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:
     if core.signing.profiles:
         return [(f"Signing:Profiles[{index}]", seed) for index, seed in enumerate(core.signing.profiles)]
-    # CFG-83: without profiles the single certificate makes one, which goes by extension.
-    return [("Signing", ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate))]
+    # CFG-83: without profiles the single certificate makes one, which goes by extension and is not validated.
+    single = ProfileSeed(
+        name=DEFAULT_NAME,
+        certificate=core.signing.certificate,
+        validate_certificate=False,
+        encrypt=core.encryption.enabled,
+    )
+    return [("Signing", single)]
 
 
 def _draft(key: str, seed: ProfileSeed) -> _Draft:
@@ -105,6 +115,8 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         verify=seed.verify,
         preserve_file_extension=seed.preserve_file_extension,
         save_as_pem=seed.save_as_pem,
+        validate_certificate=seed.validate_certificate,
+        require_non_repudiation=seed.require_non_repudiation,
         policy=seed.policy,
         pades_filter=seed.pades_filter,
         xml_flavor=seed.xml.flavor,
@@ -115,17 +127,26 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         sealed={},
         extras=extras,
         input_folder=None,
+        encrypt=seed.encrypt,
     )
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
 
 
-def _refuse(drafts: Sequence[_Draft], folders: Iterable[InputFolder], sealer: Sealer, policies: PolicyTable) -> None:
+def _refuse(
+    drafts: Sequence[_Draft],
+    folders: Iterable[InputFolder],
+    sealer: Sealer,
+    policies: PolicyTable,
+    has_roots: bool,
+) -> None:
     """Refuse, with everything at once, what the import may not store."""
     failures = [
         Failure(f"{draft.key}:Policy", f"is {draft.profile.policy}, but {absent}.", "Choose one of these.")
         for draft in drafts
         if (absent := find_absent_policy(draft.profile, policies)) is not None
     ]
+    if not has_roots:
+        failures += explain_no_roots(draft.profile for draft in drafts)
     with_secrets = [draft.profile.name for draft in drafts if draft.secrets]
     if with_secrets and not sealer.has_key:
         failures.append(

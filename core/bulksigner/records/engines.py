@@ -22,10 +22,12 @@ __all__ = [
     "lift_time_limit",
     "open_postgresql",
     "open_sqlite",
+    "size_bytes",
 ]
 
 # Until the end of the transaction.
 _NO_LIMIT = Prepared(Select(columns=[fn.set_config("statement_timeout", "0", True)]))
+_SIZE = Prepared(Select(columns=[fn.pg_database_size(fn.current_database())]))
 
 
 def is_picked(kind: EngineKind, column: Any, candidates: Any) -> Any:
@@ -49,3 +51,11 @@ def lift_time_limit(store: Store) -> None:
     """Let the statements of the act under way take as long as the number of rows needs; SQLite has no limit."""
     if store.kind is EngineKind.POSTGRESQL:
         store.execute(_NO_LIMIT)
+
+
+def size_bytes(store: Store) -> int:
+    """Return how much the database takes; that in a file with its write-ahead log (STA-98)."""
+    if isinstance(store, SqliteStore):
+        files = (store.path, store.path.with_name(f"{store.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+    return int(store.read(lambda: store.execute(_SIZE).rows[0][0]))

@@ -43,8 +43,9 @@ _FACTS = Prepared(
 
 def write_event(store: Store, event: Event, at: datetime.datetime) -> None:
     """Write `event` in the act under way."""
-    facts = json.dumps(dict(event.facts), ensure_ascii=False, sort_keys=True)
-    store.execute(_INSERT, at=at, event_type=event.event_type, message=event.message, facts=facts)
+    facts = json.dumps(dict(store.redaction.clean_facts(event.facts)), ensure_ascii=False, sort_keys=True)
+    message = store.redaction.clean_text(event.message)
+    store.execute(_INSERT, at=at, event_type=event.event_type, message=message, facts=facts)
 
 
 def delete_events(store: Store, before: datetime.datetime) -> int:

@@ -63,7 +63,8 @@ class _Compiled:
 
     def __init__(self, sql: str, values: list[Any]) -> None:
         self.sql = sql
-        self.writes = not sql.startswith("SELECT")
+        # A union begins with a bracket on some engines.
+        self.writes = not sql.lstrip("(").startswith("SELECT")
         self._sources = [(value.name, None) if isinstance(value, _Slot) else (None, _plain(value)) for value in values]
 
     def bind(self, values: Mapping[str, object]) -> list[object]:

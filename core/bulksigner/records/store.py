@@ -6,7 +6,7 @@ import abc
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -14,7 +14,7 @@ from bulksigner.lanes import Done
 from bulksigner.records.errors import ActMisused
 from bulksigner.records.prepared import Prepared, Result
 
-__all__ = ["Act", "EngineKind", "Store"]
+__all__ = ["Act", "EngineKind", "Redaction", "Store"]
 
 T = TypeVar("T")
 
@@ -42,10 +42,31 @@ class EngineKind(enum.Enum):
     POSTGRESQL = "PostgreSql"
 
 
+class Redaction(Protocol):
+    """Takes out of texts what may not be stored (SEC-57)."""
+
+    def clean_text(self, text: str) -> str:
+        """Return a message as it may be stored."""
+        ...
+
+    def clean_facts(self, facts: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the facts of an event as they may be stored."""
+        ...
+
+
+class _AsTheyAre:
+    def clean_text(self, text: str) -> str:
+        return text
+
+    def clean_facts(self, facts: Mapping[str, object]) -> Mapping[str, object]:
+        return facts
+
+
 class Store(abc.ABC):
     """A database of one service.
 
-    `database` is the peewee database, for migrations and for compiling; statements go through `execute`.
+    `database` is the peewee database, for migrations and for compiling; statements go through `execute`. `redaction`
+    goes over the messages of events and histories before they are written.
     """
 
     kind: EngineKind
@@ -53,6 +74,7 @@ class Store(abc.ABC):
     def __init__(self, database: Any, label: str) -> None:
         self.database = database
         self.label = label
+        self.redaction: Redaction = _AsTheyAre()
 
     @abc.abstractmethod
     def write(self, act: Callable[[], T], *, settle: Callable[[], T | None] | None = None) -> T:

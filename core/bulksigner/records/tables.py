@@ -8,13 +8,17 @@ from bulksigner.records.times import UtcField
 
 __all__ = [
     "DeploymentRow",
+    "EnvelopeCountRow",
     "EventRow",
+    "HeldFileNameRow",
     "HistoryRow",
     "JobCountRow",
     "JobRow",
+    "JobTimingDailyRow",
     "JobTimingRow",
     "JobTimingSumRow",
     "PipelineStateRow",
+    "PluginNoteRow",
     "ProfileChangeRow",
     "ProfileRow",
     "RetentionAcknowledgementRow",
@@ -70,6 +74,7 @@ class JobRow(_Row):
     row_version = peewee.IntegerField()
     metadata = peewee.TextField()
     sidecar_sha256 = peewee.TextField(null=True)
+    output_encrypted = peewee.BooleanField()
     name_key = peewee.TextField()
 
     class Meta:
@@ -130,6 +135,8 @@ class ProfileRow(_Row):
     verify = peewee.BooleanField()
     preserve_file_extension = peewee.BooleanField()
     save_as_pem = peewee.BooleanField()
+    validate_certificate = peewee.BooleanField()
+    require_non_repudiation = peewee.BooleanField()
     certificate_source = peewee.TextField(null=True)
     certificate_block = peewee.TextField()
     sealed = peewee.TextField()
@@ -139,6 +146,7 @@ class ProfileRow(_Row):
     updated_at = UtcField()
     row_version = peewee.IntegerField()
     certificate_version = peewee.IntegerField()
+    encrypt = peewee.BooleanField()
     policy = peewee.TextField()
     pades_filter = peewee.TextField(null=True)
     xml_flavor = peewee.TextField()
@@ -147,6 +155,21 @@ class ProfileRow(_Row):
 
     class Meta:
         table_name = "profile"
+
+
+class EnvelopeCountRow(_Row):
+    """How many envelopes were written with a key (ENC-10); the rows of all shards add up.
+
+    `check_value` tells keys apart without telling them.
+    """
+
+    check_value = peewee.TextField()
+    shard = peewee.IntegerField()
+    written = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "envelope_count"
+        primary_key = peewee.CompositeKey("check_value", "shard")
 
 
 class ProfileChangeRow(_Row):
@@ -177,6 +200,19 @@ class PipelineStateRow(_Row):
 
     class Meta:
         table_name = "pipeline_state"
+
+
+class PluginNoteRow(_Row):
+    """What a plugin keeps under a name."""
+
+    plugin = peewee.TextField()
+    name = peewee.TextField()
+    value = peewee.TextField()
+    updated_at = UtcField()
+
+    class Meta:
+        table_name = "plugin_note"
+        primary_key = peewee.CompositeKey("plugin", "name")
 
 
 class DeploymentRow(_Row):
@@ -228,6 +264,52 @@ class JobTimingSumRow(_Row):
     class Meta:
         table_name = "job_timing_sum"
         primary_key = peewee.CompositeKey("method", "shard")
+
+
+class JobTimingDailyRow(_Row):
+    """What the jobs of one day took that were removed by age (STA-77); `day` as `2026-08-12`, in UTC."""
+
+    day = peewee.TextField()
+    method = peewee.TextField()
+    format = peewee.TextField()
+    profile = peewee.TextField()
+    first_at = UtcField()
+    total_n = peewee.BigIntegerField()
+    total_ms = peewee.BigIntegerField()
+    total_least_ms = peewee.BigIntegerField(null=True)
+    total_most_ms = peewee.BigIntegerField(null=True)
+    queue_wait_n = peewee.BigIntegerField()
+    queue_wait_ms = peewee.BigIntegerField()
+    queue_wait_least_ms = peewee.BigIntegerField(null=True)
+    queue_wait_most_ms = peewee.BigIntegerField(null=True)
+    signing_n = peewee.BigIntegerField()
+    signing_ms = peewee.BigIntegerField()
+    signing_least_ms = peewee.BigIntegerField(null=True)
+    signing_most_ms = peewee.BigIntegerField(null=True)
+    verification_n = peewee.BigIntegerField()
+    verification_ms = peewee.BigIntegerField()
+    verification_least_ms = peewee.BigIntegerField(null=True)
+    verification_most_ms = peewee.BigIntegerField(null=True)
+    output_n = peewee.BigIntegerField()
+    output_ms = peewee.BigIntegerField()
+    output_least_ms = peewee.BigIntegerField(null=True)
+    output_most_ms = peewee.BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "job_timing_daily"
+        primary_key = peewee.CompositeKey("day", "method", "format", "profile")
+
+
+class HeldFileNameRow(_Row):
+    """The name of a completed job that was removed by age (STA-68); `name_key` is folded as that of a job."""
+
+    name_key = peewee.TextField(primary_key=True)
+    file_name = peewee.TextField()
+    job_id = peewee.TextField()
+    completed_at = UtcField()
+
+    class Meta:
+        table_name = "held_file_name"
 
 
 class StatisticsStateRow(_Row):

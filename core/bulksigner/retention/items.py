@@ -13,17 +13,17 @@ import attrs
 
 from bulksigner.files.work import WorkRoots
 from bulksigner.jobs.model import Job
-from bulksigner.jobs.rows import COLUMNS, read_job
 from bulksigner.jobs.scanning import each_job
-from bulksigner.jobs.states import TERMINAL
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
-from bulksigner.records.tables import EventRow, JobRow
+from bulksigner.records.tables import EventRow
 from bulksigner.records.times import read_time
+from bulksigner.retention.chains import Chains
+from bulksigner.retention.job_rows import JobRows
 from bulksigner.retention.policy import RetentionClass
 
-__all__ = ["PROTECTED_EVENTS", "Item", "Selection"]
+__all__ = ["PROTECTED_EVENTS", "Item", "Selection", "job_of_folder"]
 
 PROTECTED_EVENTS = (
     "Approval",
@@ -41,7 +41,6 @@ PROTECTED_EVENTS = (
 _BATCH = 500
 # `durable.move_folder` adds the time where a job's folder was there already.
 _TWIN = re.compile(r"(.+)-\d{8}T\d{6}\.\d{6}Z")
-_CHILDREN = Prepared(JobRow.select(*COLUMNS).where(JobRow.parent_job_id == slot("id")))
 _EVENTS = Prepared(
     EventRow.select(EventRow.id, EventRow.at, EventRow.event_type)
     .where(EventRow.at < slot("cutoff"), EventRow.id > slot("after"))
@@ -52,7 +51,10 @@ _EVENTS = Prepared(
 
 @attrs.frozen
 class Item:
-    """One thing that is old enough. `name` is that of the file or folder, or the type of an event."""
+    """One thing that is old enough. `name` is that of the file or folder, or the type of an event.
+
+    Items of one `chain` go together.
+    """
 
     kind: RetentionClass
     name: str
@@ -62,6 +64,7 @@ class Item:
     event_id: int | None = None
     length: int = 0
     sha256: str | None = None
+    chain: str | None = None
 
 
 @attrs.frozen
@@ -70,10 +73,12 @@ class Selection:
 
     store: Store
     roots: WorkRoots
+    job_rows: JobRows
 
     def items(self, kind: RetentionClass, cutoff: datetime.datetime) -> Iterator[Item]:
         """Yield what is older than `cutoff`, oldest first where the database knows the age."""
         find: Callable[[datetime.datetime], Iterator[Item]] = {
+            RetentionClass.JOBS: self._jobs,
             RetentionClass.OUTPUT: self._outputs,
             RetentionClass.ERROR: self._errors,
             RetentionClass.ORPHANS: self._orphans,
@@ -85,25 +90,36 @@ class Selection:
         """Say why an item stays although it is old, or None when it may go."""
         if item.kind is RetentionClass.EVENTS:
             return None
+        if item.kind is RetentionClass.JOBS:
+            return self.job_rows.judge(item.job_id or "", cutoff)
         if item.path is None or not _is_inside(item.path, self._root_of(item)):
             return "outside its folder"
         job = None if item.job_id is None else Jobs(self.store).get(item.job_id)
         if item.kind is RetentionClass.ORPHANS:
             return self._judge_folder(item.path) or (
-                "it belongs to a job" if Jobs(self.store).get(_job_of(item.name)) is not None else None
+                "it belongs to a job" if Jobs(self.store).get(job_of_folder(item.name)) is not None else None
             )
         if job is None:
             return "its job is gone"
         reason = self._judge_output(item.path, job) if item.kind is RetentionClass.OUTPUT else None
         if item.kind is RetentionClass.ERROR:
             reason = self._judge_folder(item.path)
-        return reason or self._judge_chain(job, cutoff)
+        chains = Chains(self.store)
+        return reason or chains.judge(chains.members(job), cutoff)
 
     def _root_of(self, item: Item) -> Path:
         if item.kind is RetentionClass.OUTPUT:
             return self.roots.output
         is_staged = item.path is not None and item.path.parent == self.roots.processing
         return self.roots.processing if item.kind is RetentionClass.ORPHANS and is_staged else self.roots.error
+
+    def _jobs(self, cutoff: datetime.datetime) -> Iterator[Item]:
+        for members in self.job_rows.chains(cutoff):
+            for job in members:
+                ended_at = job.completed_at or job.updated_at
+                yield Item(
+                    RetentionClass.JOBS, job.file_name, ended_at, job.id, sha256=job.output_sha256, chain=members[0].id
+                )
 
     def _outputs(self, cutoff: datetime.datetime) -> Iterator[Item]:
         for job in each_job(self.store):
@@ -126,7 +142,7 @@ class Selection:
     def _errors(self, cutoff: datetime.datetime) -> Iterator[Item]:
         jobs = Jobs(self.store)
         for path in _folders(self.roots.error):
-            job = jobs.get(_job_of(path.name))
+            job = jobs.get(job_of_folder(path.name))
             if job is not None and job.completed_at is not None and job.completed_at < cutoff:
                 yield Item(RetentionClass.ERROR, path.name, job.completed_at, job.id, path, length=_measure(path)[0])
 
@@ -134,7 +150,7 @@ class Selection:
         jobs = Jobs(self.store)
         for root in (self.roots.processing, self.roots.error):
             for path in _folders(root):
-                if jobs.get(_job_of(path.name)) is None:
+                if jobs.get(job_of_folder(path.name)) is None:
                     length, written_at = _measure(path)
                     if written_at < cutoff:
                         yield Item(RetentionClass.ORPHANS, path.name, written_at, None, path, length=length)
@@ -171,33 +187,13 @@ class Selection:
         except FileNotFoundError:
             return "gone meanwhile"
 
-    def _judge_chain(self, job: Job, cutoff: datetime.datetime) -> str | None:
-        """A chain of retries goes as a whole (STA-65)."""
-        jobs, members, open_ends = Jobs(self.store), dict[str, Job](), [job]
-        while open_ends:
-            member = open_ends.pop()
-            if member.id in members:
-                continue
-            members[member.id] = member
-            parent = None if member.parent_job_id is None else jobs.get(member.parent_job_id)
-            open_ends += [] if parent is None else [parent]
-            open_ends += [
-                read_job(row)
-                for row in self.store.read(lambda member=member: self.store.execute(_CHILDREN, id=member.id).rows)  # type: ignore[misc]
-            ]
-        for member in members.values():
-            if member.status not in TERMINAL:
-                return "a job of its retry chain is not ended"
-            if member.completed_at is None or member.completed_at >= cutoff:
-                return "a job of its retry chain is younger"
-        return None
-
 
 def _is_inside(path: Path, root: Path) -> bool:
     return path.parent == root and ".." not in path.parts and path.parent.resolve() == root.resolve()
 
 
-def _job_of(name: str) -> str:
+def job_of_folder(name: str) -> str:
+    """Return the id of the job that a folder under `error/` was made for."""
     twin = _TWIN.fullmatch(name)
     return name if twin is None else twin[1]
 

@@ -17,8 +17,12 @@ __all__ = ["ClassRule", "Policy", "RetentionClass"]
 
 
 class RetentionClass(enum.Enum):
-    """The kinds of things that may go by age; the value is the key of the settings."""
+    """The kinds of things that may go by age, in the order in which a run takes them; the value is the settings' key.
 
+    Jobs come first: one whose files go in the same run stays until the next, so that a preview tells what a run does.
+    """
+
+    JOBS = "Jobs"
     OUTPUT = "Output"
     ERROR = "Error"
     ORPHANS = "Orphans"
@@ -46,6 +50,7 @@ class Policy:
     max_items: int
     rules: Mapping[RetentionClass, ClassRule]
     fingerprint: str
+    releases_names: bool = False
 
     @classmethod
     def of(cls, given: RetentionSettings) -> Policy | None:
@@ -61,14 +66,19 @@ class Policy:
             )
             if (rule := _rule(part)) is not None
         }
-        if given.events.keep_days is not None:
-            rules[RetentionClass.EVENTS] = ClassRule(given.events.keep_days)
+        for kind, days in (
+            (RetentionClass.JOBS, given.jobs.keep_days),
+            (RetentionClass.EVENTS, given.events.keep_days),
+        ):
+            if days is not None:
+                rules[kind] = ClassRule(days)
         return cls(
             enforces=given.mode is RetentionMode.ENFORCE,
             interval=None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours),
             max_items=given.max_items_per_run,
-            rules=rules,
+            rules={kind: rules[kind] for kind in RetentionClass if kind in rules},
             fingerprint=_fingerprint(given),
+            releases_names=given.jobs.release_names,
         )
 
     def describe(self) -> str:

@@ -8,7 +8,6 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,17 @@ import attrs
 
 from bulksigner.contract.errors import NotAllowed
 from bulksigner.files.work import WorkRoots
+from bulksigner.intake.folders import OpenedFolders
 from bulksigner.jobs.model import utc_now
 from bulksigner.observability.logs import facts
+from bulksigner.observability.metrics import Metrics
+from bulksigner.operations.leftovers import Leftovers
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import EventRow
 from bulksigner.retention.acting import delete_item, move_item
-from bulksigner.retention.items import Item, Selection
+from bulksigner.retention.items import Item, Selection, job_of_folder
+from bulksigner.retention.job_rows import JobRows
 from bulksigner.retention.manifest import Manifest
 from bulksigner.retention.policy import ClassRule, Policy, RetentionClass
 from bulksigner.retention.records import (
@@ -72,6 +75,12 @@ class Tally:
         if len(self.samples) < SAMPLES:
             self.samples.append(item.name)
 
+    def count(self, metrics: Metrics, kind: RetentionClass) -> None:
+        """Add to the metrics what became of the items (STA-79)."""
+        numbers = {"removed": self.removed, "moved": self.moved, "kept": self.kept.total()}
+        for result, number in (numbers | {"failed": self.failed.total()}).items():
+            metrics.count("bulksigner_retention_items_total", kind.value, result, by=number)
+
     def document(self) -> dict[str, Any]:
         """Return the tally as it is stored and shown."""
         return {
@@ -93,10 +102,12 @@ class Retention:
 
     store: Store
     roots: WorkRoots
+    folders: OpenedFolders
     policy: Policy
     is_paused: Callable[[], bool] = lambda: False
     clock: Callable[[], datetime.datetime] = utc_now
     stopping: threading.Event = attrs.field(factory=threading.Event)
+    metrics: Metrics = attrs.field(factory=Metrics)
 
     @property
     def is_in_force(self) -> bool:
@@ -123,7 +134,7 @@ class Retention:
         run_id, started_at = str(uuid.uuid4()), self.clock()
         if not take_lease(self.store, run_id, started_at):
             raise NotAllowed("A preview or run is under way already.", code="retention.already-running")
-        tallies = {kind: Tally() for kind in self.policy.rules}
+        tallies = {kind: Tally() for kind in RetentionClass if kind in self.policy.rules}
         try:
             manifest = None if is_preview else Manifest(self.roots.root / "retention", run_id, started_at)
             try:
@@ -138,6 +149,9 @@ class Retention:
             done = FinishedRun(
                 run_id, is_preview, self.policy.fingerprint, actor, started_at, self.clock(), name, shown
             )
+            if not is_preview:
+                for kind, tally in tallies.items():
+                    tally.count(self.metrics, kind)
             if is_complete or not is_preview:
                 # A preview that was cut short has not shown everything, so nobody may acknowledge it.
                 record_run(self.store, done)
@@ -161,9 +175,11 @@ class Retention:
         see: Callable[[Item, str | None], None],
     ) -> bool:
         """Go through all classes; False when the work was cut short by a stop, a pause or the loss of the lease."""
-        selection, left = Selection(self.store, self.roots), self.policy.max_items
-        for kind, rule in self.policy.rules.items():
-            cutoff, tally = rule.cutoff(started_at), tallies[kind]
+        rows = JobRows(self.store, Leftovers(self.folders, self.roots), job_of_folder, self.policy.releases_names)
+        selection, left = Selection(self.store, self.roots, rows), self.policy.max_items
+        for kind, tally in tallies.items():
+            rule = self.policy.rules[kind]
+            cutoff = rule.cutoff(started_at)
             for batch in _batches(selection.items(kind, cutoff)):
                 if self.stopping.is_set() or (manifest is not None and self.is_paused()):
                     return False
@@ -177,7 +193,7 @@ class Retention:
                     see(item, reason)
                     if reason is not None:
                         tally.kept[reason] += 1
-                    elif left > len(going):
+                    elif left > len(going) or _is_continued(going, item):
                         going.append(item)
                     else:
                         tally.kept["the run has reached Retention:MaxItemsPerRun"] += 1
@@ -188,7 +204,7 @@ class Retention:
                 else:
                     self._let_go(going, rule, tally, manifest, selection, cutoff)
                     manifest.flush()
-                if left == 0:
+                if left <= 0:
                     # What is left waits for the next run, so it need not be looked at now.
                     return True
         return True
@@ -202,6 +218,9 @@ class Retention:
         selection: Selection,
         cutoff: datetime.datetime,
     ) -> None:
+        if items and items[0].kind is RetentionClass.JOBS:
+            self._let_jobs_go(items, tally, manifest, selection.job_rows, cutoff)
+            return
         events = [item for item in items if item.event_id is not None]
         for item in events:
             tally.let_go(item, moved=False)
@@ -220,6 +239,22 @@ class Retention:
                 manifest.add(item, "Keep", reason)
                 continue
             self._let_file_go(item, item.path, rule, tally, manifest)
+
+    def _let_jobs_go(
+        self, items: list[Item], tally: Tally, manifest: Manifest, rows: JobRows, cutoff: datetime.datetime
+    ) -> None:
+        for item in items:
+            manifest.add(item, "Delete", "removed")
+        # The list first here, too; a job that stays all the same gets a second line.
+        manifest.flush()
+        kept = rows.remove([item.job_id for item in items if item.job_id is not None], cutoff)
+        for item in items:
+            reason = kept.get(item.job_id or "")
+            if reason is None:
+                tally.let_go(item, moved=False)
+            else:
+                tally.kept[reason] += 1
+                manifest.add(item, "Keep", reason)
 
     def _let_file_go(self, item: Item, path: Path, rule: ClassRule, tally: Tally, manifest: Manifest) -> None:
         action = "Delete" if rule.move_to is None else "Move"
@@ -243,7 +278,17 @@ def _is_no_sample(attribute: attrs.Attribute[Any], _: object) -> bool:
     return attribute.name != "samples"
 
 
+def _is_continued(going: list[Item], item: Item) -> bool:
+    """Tell whether an item belongs to the chain that goes already; a chain is not divided by a limit."""
+    return bool(going) and item.chain is not None and going[-1].chain == item.chain
+
+
 def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    running = iter(items)
-    while batch := list(islice(running, BATCH)):
+    batch: list[Item] = []
+    for item in items:
+        if len(batch) >= BATCH and not _is_continued(batch, item):
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
         yield batch

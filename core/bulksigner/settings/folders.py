@@ -17,7 +17,7 @@ from bulksigner.settings.model import DEFAULT_NAME, LOCAL_PROVIDER, InputFolder,
 __all__ = ["check_folders", "find_taken_place", "has_share_scheme", "is_within", "place", "resolve_storage"]
 
 _WORK_ROOTS = ("processing", "output", "error")
-_OWN_DIRECTORIES = ("landing", "refusals", "db", "logs", "keys", "retention")
+_OWN_DIRECTORIES = ("landing", "refusals", "db", "logs", "keys", "retention", "revocation")
 _SHARE_SCHEME = "azurefiles:"
 _MANY_FOLDERS = 16
 

@@ -12,11 +12,12 @@ from bulksigner.contract.settings import Secret, Settings
 from bulksigner.settings import reserved
 from bulksigner.settings.choices import Installed, explain_absent
 from bulksigner.settings.databases import locate_database
+from bulksigner.settings.encryption import resolve_encryption
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.folders import check_folders, resolve_storage
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.model import CoreSettings, DatabaseProvider
-from bulksigner.settings.own_places import resolve_backup, resolve_log_files, resolve_retention
+from bulksigner.settings.own_places import resolve_backup, resolve_log_files, resolve_retention, resolve_trust
 from bulksigner.settings.rules import check_rules, list_certificates
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.sources import read_environment, read_files
@@ -52,7 +53,8 @@ def load(schema: CollectedSchema, variables: HostVariables, environ: Mapping[str
     tree = merge(files.tree, own, lambda _path, _under, _over: None)
     tree = reserved.refuse_reserved(tree, schema, findings)
     core, plugins = schema.bind(tree, findings)
-    core = _resolve(core, variables.content_root, findings)
+    core = _resolve(core, variables, findings)
+    core = attrs.evolve(core, encryption=resolve_encryption(core.encryption, environ, findings))
     check_rules(core, findings)
     findings.raise_failures()
     return LoadedSettings(
@@ -83,7 +85,8 @@ def _list_directories(variables: HostVariables, findings: Findings) -> list[Path
     return directories
 
 
-def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> CoreSettings:
+def _resolve(core: CoreSettings, variables: HostVariables, findings: Findings) -> CoreSettings:
+    content_root, signing = variables.content_root, core.signing
     storage = resolve_storage(core.storage, content_root)
     resolved = attrs.evolve(core, storage=storage)
     database = locate_database(resolved, content_root, findings)
@@ -93,8 +96,10 @@ def _resolve(core: CoreSettings, content_root: Path, findings: Findings) -> Core
         findings.secrets.remove(core.connection_strings.default)
     log_files = resolve_log_files(core.logging.file, storage, content_root, findings)
     file = database if isinstance(database, Path) else None
+    trust = resolve_trust(signing.trust, signing.trust_lacuna_test_root, content_root, variables.environment, findings)
     return attrs.evolve(
         resolved,
+        signing=attrs.evolve(signing, trust=trust),
         database_location=database,
         logging=attrs.evolve(core.logging, file=log_files),
         backup=resolve_backup(core.backup, storage, file, content_root, findings),

@@ -15,9 +15,11 @@ import attrs
 from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
 from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
+from bulksigner.settings.trust import TrustSettings
 
 __all__ = [
     "DEFAULT_CONNECTION",
@@ -36,8 +38,10 @@ __all__ = [
     "InputFolder",
     "LogLevel",
     "LoggingSettings",
+    "MetricsSettings",
     "PipelineSettings",
     "ProfileSeed",
+    "ReadinessSettings",
     "SigningSettings",
     "StatisticsSettings",
     "StorageSettings",
@@ -205,10 +209,21 @@ class ProfileSeed:
         is_seed=True,
     )
     verify: bool = option(True, help="Check every signature after it is made.", is_seed=True)
+    validate_certificate: bool = option(
+        True,
+        help="Check chain, validity, key usage and revocation of the certificate before signing.",
+        is_seed=True,
+    )
+    require_non_repudiation: bool = option(
+        True,
+        help="Ask for the key usage nonRepudiation in that check; false for seals that lack it.",
+        is_seed=True,
+    )
     preserve_file_extension: bool = option(
         False, help="Keep the extension of the input in the output's name; `Cades` and `Xades` only.", is_seed=True
     )
     save_as_pem: bool = option(False, help="Write signatures as PEM; `Cades` only.", is_seed=True)
+    encrypt: bool = option(False, help="Encrypt outputs; needs `Encryption:Enabled`.", is_seed=True)
     pades_filter: PadesFilter | None = option(
         None,
         help="`/Filter` and `/SubFilter` of PDF signatures, `Pades` only; without it `Pbad` where the policy is a "
@@ -236,6 +251,10 @@ class SigningSettings:
     profile_secrets_key: Secret = option(
         Secret(""), help="Key that seals the secrets of stored profiles.", check=matches_length(32)
     )
+    trust_lacuna_test_root: bool = option(
+        False, help="The spelling of `Signing:Trust:AllowTestRoots` in migrated settings."
+    )
+    trust: TrustSettings = option(TrustSettings())
     engine: EngineChoice = option(
         EngineChoice.AUTO, help="Where signing runs; `Auto` takes processes with several cores and workers."
     )
@@ -305,7 +324,9 @@ class UploadSettings:
 class HostingSettings:
     """`Hosting`."""
 
-    threads: int = option(8, help="Threads that answer HTTP.", check=between(1, 64))
+    threads: int = option(
+        8, help="Threads that answer HTTP, uploads at most three in four; health has its own.", check=between(1, 64)
+    )
 
 
 @attrs.frozen
@@ -338,6 +359,22 @@ class StatisticsSettings:
 
 
 @attrs.frozen
+class MetricsSettings:
+    """`Metrics`."""
+
+    require_api_key: bool = option(True, help="Give metrics only to who has the API key.")
+
+
+@attrs.frozen
+class ReadinessSettings:
+    """`Readiness`."""
+
+    require_api_key: bool = option(
+        False, help="Give the verdict only to who has the API key; probes of platforms send none."
+    )
+
+
+@attrs.frozen
 class CoreSettings:
     """Every section of the core, bound and resolved.
 
@@ -355,6 +392,9 @@ class CoreSettings:
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
+    encryption: EncryptionSettings = option()
+    metrics: MetricsSettings = option()
+    readiness: ReadinessSettings = option()
     backup: BackupSettings = option()
     retention: RetentionSettings = option()
     database_location: Path | Secret = Path()

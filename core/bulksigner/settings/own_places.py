@@ -1,4 +1,4 @@
-"""Directories of this host that the product writes to besides its work roots, apart from all it takes in."""
+"""Directories of this host besides the work roots and the folders: those written to, and those of trust."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from bulksigner.settings.folders import find_taken_place, has_share_scheme, is_w
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.model import StorageSettings
 from bulksigner.settings.retention import RetentionAction, RetentionSettings
+from bulksigner.settings.trust import TrustSettings
 
-__all__ = ["find_backup_fault", "resolve_backup", "resolve_log_files", "resolve_retention"]
+__all__ = ["find_backup_fault", "resolve_backup", "resolve_log_files", "resolve_retention", "resolve_trust"]
 
 _WORK_ROOTS = ("processing", "output", "error")
+_PRODUCTION = "production"
+_TEST_KEYS = {True: "Signing:Trust:AllowTestRoots", False: "Signing:TrustLacunaTestRoot"}
 
 
 def resolve_log_files(
@@ -79,6 +82,39 @@ def resolve_retention(
                 findings.refuse(key, fault, "Choose a directory of its own.")
         resolved[name] = attrs.evolve(part, move_to=path)
     return attrs.evolve(given, **resolved)
+
+
+def resolve_trust(
+    given: TrustSettings, lacuna_test_root: bool, content_root: Path, environment: str, findings: Findings
+) -> TrustSettings:
+    """Make paths absolute and refuse what may not be; `lacuna_test_root` is the migrated spelling (CFG-67)."""
+    allows = given.allow_test_roots or lacuna_test_root
+    key = _TEST_KEYS[given.allow_test_roots]
+    if allows and environment.casefold() == _PRODUCTION:
+        findings.refuse(
+            key,
+            f"is true, and the environment is {environment}: anybody can have a certificate of a test root.",
+            "Remove it, or start another environment with BULK_SIGNER_ENVIRONMENT.",
+        )
+    if allows and given.test_roots_path is None:
+        findings.refuse(
+            "Signing:Trust:TestRootsPath", f"is missing, and {key} is true.", "Name the folder of the test roots."
+        )
+    if allows and environment.casefold() != _PRODUCTION:
+        findings.warn(f"{key} is true: certificates of test roots are taken for good. Never use this for real files.")
+    places: dict[str, Any] = {}
+    for name, label in (("roots_path", "RootsPath"), ("test_roots_path", "TestRootsPath"), ("crls_path", "CrlsPath")):
+        path: Path | None = getattr(given, name)
+        if path is None:
+            continue
+        places[name] = resolved = place(path, content_root)
+        if not resolved.is_dir() and (allows or name != "test_roots_path"):
+            findings.refuse(
+                f"Signing:Trust:{label}",
+                f"names {resolved}, which is not a folder that can be read.",
+                "Create it, or correct the key.",
+            )
+    return attrs.evolve(given, allow_test_roots=allows, **places)
 
 
 def find_backup_fault(given: Path, directory: Path, storage: StorageSettings, database: Path | None) -> str | None:

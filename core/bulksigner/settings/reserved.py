@@ -1,7 +1,7 @@
 """Keys that other builds have and this one has not.
 
-Setting one is refused, never ignored: a file that asks for encryption, an approval or a certificate check would
-otherwise be delivered in plaintext, signed unapproved, or signed unchecked. A value that asks for exactly what this
+Setting one is refused, never ignored: a file that asks for an approval would otherwise be signed unapproved.
+A value that asks for exactly what this
 build does anyway is accepted.
 """
 
@@ -56,9 +56,8 @@ class Reserved:
 _INPUT = "Storage:Inputs[]"
 _PROFILE = "Signing:Profiles[]"
 _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
-_ENCRYPTION, _APPROVALS = "output encryption", "approvals"
-_CHECKS, _CNAB240, _REMOTE = "certificate validation", "CNAB240 checks", "the Lacuna Signer plugin"
-_AZURE, _TRUST = "Azure Files storage", "the trust set of certificate validation"
+_APPROVALS = "approvals"
+_CNAB240, _REMOTE, _AZURE = "CNAB240 checks", "the Lacuna Signer plugin", "Azure Files storage"
 _PROXY, _OBJECT_STORES = "forwarded headers", "backups to object stores"
 
 
@@ -88,20 +87,6 @@ RESERVED: tuple[Reserved, ...] = (
     ),
     *_certificate_rows(),
     Reserved(
-        f"{_PROFILE}:Encrypt",
-        _ENCRYPTION,
-        off="false",
-        problem="asks for encrypted output, which this build does not have: files would be delivered in plaintext.",
-        remedy="Remove it, or set it to false if plaintext output is acceptable.",
-    ),
-    Reserved(
-        f"{_PROFILE}:ValidateCertificate",
-        _CHECKS,
-        off="false",
-        problem="asks for the check of chain and revocation before signing, which this build does not have.",
-        remedy="Remove it, or set it to false if signing without that check is acceptable.",
-    ),
-    Reserved(
         f"{_PROFILE}:Approval",
         _APPROVALS,
         problem="asks for approvals, which this build does not have: files would be signed unapproved.",
@@ -109,13 +94,9 @@ RESERVED: tuple[Reserved, ...] = (
     ),
     Reserved(f"{_PROFILE}:CheckCNAB240", _CNAB240, off="false"),
     Reserved(f"{_PROFILE}:CheckCnab240PaymentDates", _CNAB240, off="false"),
-    Reserved(f"{_PROFILE}:RequireNonRepudiation", _CHECKS, off="false"),
     Reserved(f"{_PROFILE}:CrossCheck", "cross-checks by second engines"),
     Reserved(f"{_PROFILE}:Signer", _REMOTE),
     Reserved(f"{_PROFILE}:SignerFolder", _REMOTE),
-    Reserved("Signing:TrustLacunaTestRoot", _TRUST, off="false"),
-    Reserved("Signing:Trust:AllowTestRoots", _TRUST, off="false"),
-    Reserved("Signing:Trust", _TRUST),
     Reserved("Hosting:RequireHttps", "in-process HTTPS", off="false"),
     Reserved("Hosting:Tls", "in-process HTTPS"),
     Reserved("Hosting:ForwardedHeaders:Enabled", _PROXY, off="false"),
@@ -129,8 +110,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved(f"{_INPUT}:AzureFiles:Directory", _AZURE, problem="is not a key: a folder's directory is its Path."),
     Reserved(f"{_INPUT}:AzureFiles", _AZURE),
     Reserved("Signer", _REMOTE),
-    Reserved("Encryption:Enabled", _ENCRYPTION, off="false"),
-    Reserved("Encryption", _ENCRYPTION),
     Reserved("Pipeline:HoldOnKeyTrouble", "holding jobs while a key is in trouble", off="false"),
     Reserved("Pdf:RepairUnsigned", "PDF repair", off="false"),
     Reserved("Pdf:IgnoreOwnerRestrictions", "the treatment of restricted PDF files", off="false"),
@@ -141,8 +120,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Logging:AzureTable", "logging to Azure tables"),
     Reserved("LogViewer:Enabled", "the log page", off="false"),
     Reserved("LogViewer", "the log page"),
-    Reserved("Metrics:RequireApiKey", "open metrics", off="true"),
-    Reserved("Readiness:RequireApiKey", "the gate of the readiness probe", off="false"),
     Reserved("Dashboard:PollIntervalSeconds", "the dashboard"),
     Reserved("Console:Dashboard:Enabled", "the terminal panel", off="false"),
     Reserved("ApproverPortal:Enabled", "the approver portal", off="false"),
@@ -152,7 +129,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Cluster:Enabled", "clusters", off="false"),
     Reserved("Cluster", "clusters"),
     Reserved("Retention:ApprovalEvidence", _APPROVALS),
-    Reserved("Retention:Jobs", "the removal of job rows by age"),
     Reserved("Backup:S3", _OBJECT_STORES),
     Reserved("Backup:AzureBlob", _OBJECT_STORES),
     Reserved("Cnab240:StrictBatchTotals", _CNAB240, off="false"),

@@ -13,6 +13,7 @@ __all__ = [
     "ErrorClass",
     "EventsClass",
     "FileClass",
+    "JobsClass",
     "OrphansClass",
     "OutputClass",
     "RetentionAction",
@@ -85,6 +86,16 @@ class EventsClass:
 
 
 @attrs.frozen
+class JobsClass:
+    """`Retention:Jobs` (STA-62, STA-68)."""
+
+    keep_days: int | None = option(None, help=_KEEP, check=between(90, _LONGEST_DAYS))
+    release_names: bool = option(
+        False, help="Let files be signed again that have the names of jobs that went; else the names stay taken."
+    )
+
+
+@attrs.frozen
 class RetentionSettings:
     """`Retention`."""
 
@@ -92,6 +103,7 @@ class RetentionSettings:
     error: ErrorClass = option()
     orphans: OrphansClass = option()
     events: EventsClass = option()
+    jobs: JobsClass = option()
     enabled: bool = option(False, help="Look for what may go by age; by itself this removes nothing.")
     mode: RetentionMode = option(
         RetentionMode.DRY_RUN, help="`Enforce` removes, once a preview of exactly these keys was acknowledged."

@@ -79,13 +79,19 @@ def _check_profiles(core: CoreSettings, findings: Findings) -> None:
             findings.refuse(
                 f"{key}:Name", f"is {quote(seed.name)}, as is another profile's.", "Give each its own name."
             )
-        check_profile(f"{key}:", seed, findings)
+        check_profile(f"{key}:", seed, findings, is_encryption_on=core.encryption.enabled)
 
 
-def check_profile(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
+def check_profile(prefix: str, seed: ProfileSeed, findings: Findings, *, is_encryption_on: bool) -> None:
     """Apply the rules on one profile, at the import and at every save (CFG-81); keys are shown after `prefix`."""
     if seed.name == DEFAULT_NAME and not seed.enabled:
         findings.refuse(f"{prefix}Enabled", "is false, but default cannot be disabled.", "Leave it enabled.")
+    if seed.encrypt and not is_encryption_on:
+        findings.refuse(
+            f"{prefix}Encrypt",
+            "is true, and Encryption:Enabled is false.",
+            "Enable Encryption with its password and salt, or set it to false where plaintext outputs are meant.",
+        )
     _check_format(prefix, seed, findings)
     _check_policy(prefix, seed, findings)
     if seed.method == LOCAL_METHOD and seed.certificate is None:

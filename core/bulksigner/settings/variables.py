@@ -26,6 +26,11 @@ VARIABLES = (
     ("`BULK_SIGNER_DISABLED_PLUGINS`", "none", "Plugins that are not imported: entry-point names, comma-separated."),
     ("`BULK_SIGNER_ALLOW_ROOT`", "none", "`1` lets the service start as root or administrator."),
     ("`BULK_SIGNER_PKCS11_PIN`", "none", "Token PIN, unless `Certificate:Pkcs11:PinEnvVar` names another variable."),
+    (
+        "`BULK_SIGNER_ENCRYPTION_PASSWORD`",
+        "none",
+        "Password of encrypted outputs, unless `Encryption:PasswordEnvVar` names another variable.",
+    ),
     ("`WEBSITE_INSTANCE_ID`", "none", "Identity of this instance, given by the platform."),
     ("`NOTIFY_SOCKET`", "none", "Set by systemd; readiness is reported there."),
     ("`TZ`", "of the host", "Local time zone."),

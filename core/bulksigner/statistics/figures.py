@@ -15,8 +15,9 @@ import peewee
 from bulksigner.jobs.model import utc_now
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
-from bulksigner.records.tables import JobTimingRow, JobTimingSumRow, StatisticsStateRow
+from bulksigner.records.tables import JobTimingDailyRow, JobTimingRow, JobTimingSumRow, StatisticsStateRow
 from bulksigner.records.times import read_time
+from bulksigner.statistics.daily import STAGES
 
 __all__ = ["Figures", "Mean", "Panel", "read_figures"]
 
@@ -25,7 +26,6 @@ CACHE_SECONDS = 1.0
 RECENT_LIMIT = 10_000
 """The newest rows of a day that the percentile is taken of (STA-25)."""
 
-_STAGES = ("total", "queue_wait", "signing", "verification", "output")
 _EARLIEST = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MINUTE, _DAY = datetime.timedelta(minutes=1), datetime.timedelta(days=1)
 
@@ -37,10 +37,17 @@ _SUMS = Prepared(
         JobTimingSumRow.method,
         *[
             _fn.SUM(getattr(JobTimingSumRow, f"{stage}_{part}")).cast("BIGINT")
-            for stage in _STAGES
+            for stage in STAGES
             for part in ("n", "ms")
         ],
     ).group_by(JobTimingSumRow.method)
+)
+_DAYS = Prepared(
+    JobTimingDailyRow.select(
+        _fn.MIN(JobTimingDailyRow.first_at),
+        _fn.MIN(JobTimingDailyRow.total_least_ms),
+        _fn.MAX(JobTimingDailyRow.total_most_ms),
+    )
 )
 # A clock that was behind may have stamped rows before the marker although they were written after it.
 _IGNORED = Prepared(
@@ -48,7 +55,7 @@ _IGNORED = Prepared(
         JobTimingRow.method,
         *[
             part
-            for stage in _STAGES
+            for stage in STAGES
             for part in (
                 _fn.COUNT(getattr(JobTimingRow, f"{stage}_ms")),
                 _fn.COALESCE(_fn.SUM(getattr(JobTimingRow, f"{stage}_ms")), 0).cast("BIGINT"),
@@ -133,9 +140,13 @@ def _look(store: Store, now: datetime.datetime) -> Figures:
     if marker is not None:
         for method, ignored in _by_method(store.execute(_IGNORED, since=since).rows).items():
             sums[method] = {stage: mean.plus(ignored[stage], -1) for stage, mean in sums[method].items()}
-    stages = {stage: _add(means[stage] for means in sums.values()) for stage in _STAGES}
+    stages = {stage: _add(means[stage] for means in sums.values()) for stage in STAGES}
     total = stages["total"]
-    oldest = read_time(first(_OLDEST))
+    # The rows that are there first: what moves to the days meanwhile is then seen twice, never missed.
+    times, shortest, longest = [first(_OLDEST)], [first(_SHORTEST, since=since)], [first(_LONGEST, since=since)]
+    for known, of_days in zip((times, shortest, longest), store.execute(_DAYS).rows[0], strict=True):
+        known.append(of_days)
+    oldest = min(filter(None, map(read_time, times)), default=None)
     start = max(since, oldest) if oldest is not None and total.count else None
     recent = [row[0] for row in store.execute(_RECENT, since=max(since, now - _DAY)).rows]
     return Figures(
@@ -148,8 +159,8 @@ def _look(store: Store, now: datetime.datetime) -> Figures:
         output=stages["output"],
         local=_add(means["total"] for method, means in sums.items() if method in LOCAL_METHODS),
         remote=_add(means["total"] for method, means in sums.items() if method not in LOCAL_METHODS),
-        shortest_ms=first(_SHORTEST, since=since),
-        longest_ms=first(_LONGEST, since=since),
+        shortest_ms=min((ms for ms in shortest if ms is not None), default=None),
+        longest_ms=max((ms for ms in longest if ms is not None), default=None),
         percentile_95_ms=sorted(recent)[math.ceil(len(recent) * 0.95) - 1] if recent else None,
         last_minute_count=int(first(_COUNT, since=max(since, now - _MINUTE))),
         lifetime_per_minute=total.count / max(1.0, (now - start) / _MINUTE) if start is not None else None,
@@ -158,7 +169,7 @@ def _look(store: Store, now: datetime.datetime) -> Figures:
 
 def _by_method(rows: Sequence[Sequence[Any]]) -> dict[str, Mapping[str, Mean]]:
     return {
-        row[0]: {stage: Mean(int(row[1 + 2 * place]), int(row[2 + 2 * place])) for place, stage in enumerate(_STAGES)}
+        row[0]: {stage: Mean(int(row[1 + 2 * place]), int(row[2 + 2 * place])) for place, stage in enumerate(STAGES)}
         for row in rows
     }
 

@@ -10,6 +10,7 @@ from bulksigner.jobs.model import Job
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import JobTimingRow, StatisticsStateRow
+from bulksigner.statistics.daily import forget_days
 
 __all__ = ["Spans", "reset_statistics", "to_milliseconds", "write_timings"]
 
@@ -79,4 +80,5 @@ def reset_statistics(store: Store, at: datetime.datetime) -> None:
     The rows would go with their jobs; in one statement they go faster.
     """
     store.execute(_DELETE_ALL)
+    forget_days(store)
     store.execute(_MARK, at=at)

@@ -11,6 +11,7 @@ import datetime
 import enum
 import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -18,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, NameOID
 
 __all__ = [
     "ANA",
@@ -226,6 +227,15 @@ def _alternative_names(holder: Person | Company) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName(names)
 
 
+def _revocation_places(crl_url: str | None, ocsp_url: str | None) -> Iterator[x509.ExtensionType]:
+    if crl_url is not None:
+        place = [x509.UniformResourceIdentifier(crl_url)]
+        yield x509.CRLDistributionPoints([x509.DistributionPoint(place, None, None, None)])
+    if ocsp_url is not None:
+        access = AuthorityInformationAccessOID.OCSP, x509.UniformResourceIdentifier(ocsp_url)
+        yield x509.AuthorityInformationAccess([x509.AccessDescription(*access)])
+
+
 def _usage(*, signs_documents: bool, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=signs_documents,
@@ -273,10 +283,13 @@ class Authority:
         not_before: datetime.datetime | None = None,
         not_after: datetime.datetime | None = None,
         for_signing: bool = True,
+        crl_url: str | None = None,
+        ocsp_url: str | None = None,
     ) -> Issued:
         """Issue a leaf of kind A1 that is valid for one year from yesterday unless told otherwise.
 
-        `for_signing=False` leaves digitalSignature and nonRepudiation out, for tests of refusals.
+        `for_signing=False` leaves digitalSignature and nonRepudiation out, for tests of refusals. The addresses are
+        where its revocation can be asked for.
         """
         now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
         begins = not_before or now - datetime.timedelta(days=1)
@@ -284,7 +297,7 @@ class Authority:
         key = make_key(kind)
         unit = "e-CPF A1" if isinstance(holder, Person) else "e-CNPJ A1"
         subject = _name(f"{holder.name}:{holder.number}", unit)
-        certificate = (
+        builder = (
             _builder(subject, self.intermediate.subject, key, self.intermediate_key)
             .not_valid_before(begins)
             .not_valid_after(ends)
@@ -298,8 +311,10 @@ class Authority:
                 x509.CertificatePolicies([x509.PolicyInformation(_POLICY_A1, policy_qualifiers=None)]), critical=False
             )
             .add_extension(_alternative_names(holder), critical=False)
-            .sign(self.intermediate_key, hashes.SHA256())
         )
+        for extension in _revocation_places(crl_url, ocsp_url):
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(self.intermediate_key, hashes.SHA256())
         return Issued(certificate, key, (self.intermediate, self.root))
 
 

@@ -60,6 +60,7 @@ def prepare(
         "ConnectionStrings:Default": database_url or f"Data Source={folder / 'data' / 'db' / 'bulksigner.db'}",
         "Database:Provider": "PostgreSql" if database_url else "Sqlite",
         "Signing:Engine": engine,
+        "Signing:Trust:RootsPath": str(folder / "trust"),
         "Signing:ProfileSecretsKey": "a sealing key for tests, 32 long",
         "Signing:Profiles:0:Name": "default",
         "Signing:Profiles:0:Certificate:Source": "Pfx",
@@ -70,7 +71,10 @@ def prepare(
         **(settings or {}),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (issued or make_authority().issue()).write_pfx(folder / "certificate.pfx", password)
+    (folder / "trust").mkdir(exist_ok=True)
+    certificate = issued or make_authority().issue()
+    certificate.write_pfx(folder / "certificate.pfx", password)
+    certificate.write_root_pem(folder / "trust" / "root.pem")
     given = {key: value for key, value in keys.items() if value is not None}
     (folder / _SETTINGS).write_text(json.dumps(given, indent=2), encoding="utf-8")
     for path in _input_folders(given).values():

@@ -161,7 +161,7 @@ def _by_hand(
         table[number] = b"%010d %05d n" % (len(out), generation)
         out += (b"%d %d obj\n%b\n" % (number, generation, body) + endings).replace(b"\n", end_of_line)
     start = len(out)
-    table = {number: b"0000000000 65535 f" for number in range(max(table) + 1)} | table | (rows or {})
+    table = dict.fromkeys(range(max(table) + 1), b"0000000000 65535 f") | table | (rows or {})
     out += (b"xref\n0 %d\n" % len(table)).replace(b"\n", end_of_line)
     out += b"".join(table[number] + (b" " + end_of_line)[-2:] for number in sorted(table))
     tail = b"trailer\n<</Size %d /Root %b %b>>\nstartxref\n%d\n%%%%EOF\n"

@@ -1,4 +1,4 @@
-"""PDF files of a few objects, laid out in every way that a file may be: what tests of the format's corners start from."""
+"""PDF files of a few objects, laid out in every way that a file may be, for tests of the corners of the format."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import httpx
 
 from bulksigner.contract.errors import BulkSignerError
 
-__all__ = ["API_KEY", "ServedService", "ServiceFailed", "free_port"]
+__all__ = ["API_KEY", "ServedService", "ServiceFailed", "await_ready", "free_port"]
 
 API_KEY = "a-key-for-tests-and-benchmarks"
 SECRETS_KEY = "a-sealing-key-for-tests-and-benchmarks-only"
@@ -35,6 +35,22 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def await_ready(process: subprocess.Popen[bytes], url: str, limit_seconds: float) -> bool:
+    """Wait until the service at `url` says that it is ready; False when its process ends. Raises `TimeoutError`."""
+    deadline = time.monotonic() + limit_seconds
+    with httpx.Client(trust_env=False, timeout=5) as client:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                return False
+            try:
+                if client.get(f"{url}/api/ready").status_code == httpx.codes.OK:
+                    return True
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+    raise TimeoutError(f"The service was not ready within {limit_seconds:.0f} s.")
 
 
 @attrs.define
@@ -86,17 +102,14 @@ class ServedService:
 
     def wait_ready(self, limit_seconds: float = READY_LIMIT_SECONDS) -> None:
         """Wait until the service answers that it is ready."""
-        deadline = time.monotonic() + limit_seconds
-        while time.monotonic() < deadline:
-            if self.process is not None and self.process.poll() is not None:
-                raise ServiceFailed(f"The service ended with code {self.process.returncode}.\n{self.last_lines()}")
-            try:
-                if httpx.get(f"{self.url}/api/ready", timeout=5).status_code == httpx.codes.OK:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.05)
-        raise ServiceFailed(f"The service was not ready within {limit_seconds:.0f} s.\n{self.last_lines()}")
+        if self.process is None:
+            raise ServiceFailed("The service was not started.")
+        try:
+            is_ready = await_ready(self.process, self.url, limit_seconds)
+        except TimeoutError as error:
+            raise ServiceFailed(f"{error}\n{self.last_lines()}") from error
+        if not is_ready:
+            raise ServiceFailed(f"The service ended with code {self.process.returncode}.\n{self.last_lines()}")
 
     def stop(self, limit_seconds: float = 60.0) -> int:
         """Stop it as a service manager does, and return its exit code."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from contextvars import Token
 from typing import Any
 
+import attrs
 import falcon
 
 from bulksigner.observability.logs import CONTEXT
 from bulksigner.web.guards import ApiKeyGuard
 from bulksigner.web.problems import InvalidRequest, Problems
-from bulksigner.web.routes import ROUTES, Route
+from bulksigner.web.route import Route
+from bulksigner.web.routes import ROUTES
 from bulksigner.web.services import WebServices
 from bulksigner.web.wire import SECURITY_HEADERS, RequestIds
 
@@ -22,8 +24,9 @@ Responder = Callable[..., None]
 
 def create_app(services: WebServices, routes: Sequence[Route] = ROUTES) -> falcon.App[Any, Any]:
     """Return the application; it holds no state of its own beside the services."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[_Envelope()])
-    Problems(services.codes, environment=services.environment).install(app)
+    routes = [attrs.evolve(route, policy=services.policies.get(route.path, route.policy)) for route in routes]
+    app: falcon.App[Any, Any] = falcon.App(middleware=[_Envelope(routes)])
+    Problems(services.codes, environment=services.environment, scrub=services.scrub).install(app)
     guard = ApiKeyGuard(services.api_key, services.api_key_header)
     for path in dict.fromkeys(route.path for route in routes):
         app.add_route(path, _Resource([route for route in routes if route.path == path], services, guard))
@@ -66,7 +69,7 @@ def _without_body(respond: Responder) -> Responder:
     def respond_head(request: falcon.Request, response: falcon.Response, **parameters: str) -> None:
         respond(request, response, **parameters)
         if response.stream is not None:
-            response.stream.close()  # type: ignore[union-attr] # the only stream of this app is a file
+            response.stream.close()  # type: ignore[union-attr] # the every stream of this app has it
             response.stream = None
 
     return respond_head
@@ -75,10 +78,14 @@ def _without_body(respond: Responder) -> Responder:
 class _Envelope:
     """What every request and every answer has, whatever the route does."""
 
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._routes = routes
+
     def process_request(self, request: falcon.Request, _: falcon.Response) -> None:
         ids = RequestIds.of(request.get_header("traceparent"))
         request.context.ids = ids
         request.context.statuses = {}
+        request.context.routes = self._routes
         request.context.log = CONTEXT.set({"trace_id": ids.trace_id, "request_id": ids.request_id})
 
     def process_response(self, request: falcon.Request, response: falcon.Response, *_: object) -> None:

@@ -17,7 +17,7 @@ from bulksigner.contract.errors import NotAllowed
 from bulksigner.jobs.model import Job
 from bulksigner.observability.logs import facts
 
-__all__ = ["OpenedOutput", "disposition", "open_output"]
+__all__ = ["MEDIA_TYPES", "OpenedOutput", "disposition", "open_output"]
 
 _TYPES = {
     ".pdf": "application/pdf",
@@ -25,6 +25,9 @@ _TYPES = {
     ".pem": "application/x-pem-file",
     ".xml": "application/xml",
 }
+_OTHER = "application/octet-stream"
+MEDIA_TYPES = (*_TYPES.values(), _OTHER)
+"""Every content type that a download may have."""
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 _log = logging.getLogger("bulksigner.web")
@@ -41,25 +44,38 @@ class OpenedOutput:
     @property
     def media_type(self) -> str:
         """Return the content type that goes with the name (API-64)."""
-        return _TYPES.get(Path(self.name).suffix.lower(), "application/octet-stream")
+        return _TYPES.get(Path(self.name).suffix.lower(), _OTHER)
 
 
-def open_output(root: Path, job: Job) -> OpenedOutput:
+def open_output(root: Path, job: Job, name_now: str | None = None) -> OpenedOutput:
     """Open the file recorded as a job's output; it must be a regular file inside `root` (SEC-67).
 
-    Raises `NotAllowed` with `job.output-gone` when it is not there any more, also when another lies under its name.
+    `name_now` is the name that the profile gives today: a file of this name and of the recorded content serves where
+    the recorded path leads nowhere, as after a move of the storage root (API-64). Raises `NotAllowed` with
+    `job.output-gone` when there is neither, also when another file lies under the name.
     """
-    recorded = job.output_path
-    if recorded is None:
+    if job.output_path is None:
         raise NotAllowed(f"No output is recorded for job {job.id}.", code="job.output-gone")
-    path = root / recorded
+    try:
+        return _open(root, job, root / job.output_path)
+    except NotAllowed:
+        if name_now is None or job.output_sha256 is None:
+            raise
+        try:
+            return _open(root, job, root / name_now)
+        except NotAllowed:
+            pass
+        raise
+
+
+def _open(root: Path, job: Job, path: Path) -> OpenedOutput:
     gone = NotAllowed(f"{path} is not there any more; it was taken from the output folder.", code="job.output-gone")
     try:
         folder = path.parent.resolve(strict=True)
     except OSError as failure:
         raise gone from failure
     if not folder.is_relative_to(root.resolve()):
-        _log.warning("A recorded output path is outside the output folder", extra=facts(path=recorded))
+        _log.warning("A recorded output path is outside the output folder", extra=facts(path=str(path)))
         raise gone
     try:
         # Not blocking: a named pipe put in the place of the file must not hold the thread.

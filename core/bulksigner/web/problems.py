@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -61,8 +61,9 @@ class Problem:
 class Problems:
     """Turns whatever a route raises into its problem document, and logs it with the ids of the request."""
 
-    def __init__(self, codes: Mapping[str, ErrorCode], *, environment: str) -> None:
+    def __init__(self, codes: Mapping[str, ErrorCode], *, environment: str, scrub: Callable[[str], str] = str) -> None:
         self._codes = codes
+        self._scrub = scrub
         self._is_verbose = environment.lower() == "development"
 
     def install(self, app: falcon.App[Any, Any]) -> None:
@@ -128,6 +129,8 @@ class Problems:
         self._send(request, response, Problem(500, row.code, row.title, detail))
 
     def _send(self, request: falcon.Request, response: falcon.Response, problem: Problem) -> None:
+        if problem.detail is not None:
+            problem = attrs.evolve(problem, detail=self._scrub(problem.detail))
         if problem.status < 500:
             _log.info(
                 "Request refused: %s",
@@ -138,7 +141,9 @@ class Problems:
         response.status = problem.status
         response.stream = None
         response.content_type = "application/problem+json"
-        response.data = dump_json(problem.document(ids, instance=request.path, is_verbose=self._is_verbose))
+        response.data = dump_json(
+            problem.document(ids, instance=self._scrub(request.path), is_verbose=self._is_verbose)
+        )
 
 
 def answer_before_app(status: int, reason: str) -> tuple[str, list[tuple[str, str]], bytes]:

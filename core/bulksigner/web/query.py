@@ -33,12 +33,22 @@ def read_single(request: falcon.Request, name: str, *, code: str = FILTER_INVALI
         return "" if request.has_param(name) else None
     if len(given) > 1:
         raise InvalidRequest(name, "may be given once", code=code)
+    _refuse_nul(name, given[0], code)
     return given[0]
 
 
 def read_several(request: falcon.Request, name: str) -> list[str]:
     """Return every value of a parameter that may be repeated; a blank one counts as an empty text."""
-    return request.get_param_as_list(name) or ([""] if request.has_param(name) else [])
+    given = request.get_param_as_list(name) or ([""] if request.has_param(name) else [])
+    for value in given:
+        _refuse_nul(name, value, FILTER_INVALID)
+    return given
+
+
+def _refuse_nul(name: str, value: str, code: str) -> None:
+    """Refuse what no name has and PostgreSQL takes for no text."""
+    if "\0" in value:
+        raise InvalidRequest(name, "must not have a NUL character", code=code)
 
 
 def read_number(request: falcon.Request, name: str, *, default: int, highest: int | None = None) -> int:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.web.guards import Policy
-from bulksigner.web.routes import ROUTES, Route
+from bulksigner.web.openapi import COMMON, OPERATOR
+from bulksigner.web.page import kind_of
+from bulksigner.web.route import Route
+from bulksigner.web.routes import ROUTES
+from bulksigner.web.shapes import SHAPES
 
 __all__ = ["codes_page", "routes_page"]
-
-# Any route may answer these, so no row repeats them.
-COMMON_CODES = ("request.invalid", "internal")
-OPERATOR_CODES = ("auth.invalid-credentials", "auth.misconfigured")
 
 _UPLOADS = (
     "## Uploads",
@@ -27,14 +27,21 @@ _UPLOADS = (
     "letters, digits, `.`, `-` and `_`, values of at most 512 characters, 8 KiB together. `GET /api/jobs/{id}` gives "
     "it back; no list, log or event does.",
     "",
+    "`POST /api/files/check` takes the same form without `metadata`, and keeps nothing. Its answer lists what door and "
+    "pipeline would object to; [check a file first](../howto/check-a-file-first.md) explains it.",
+    "",
     "## Lists",
     "",
-    "`GET /api/jobs` takes `status`, `profile`, `page` (from 1) and `pageSize` (default 50, at most 200). A value that "
-    "cannot be read is refused; it never widens the list.",
+    "A value of a filter that cannot be read is refused; it never widens the list. Days are whole days of UTC, both "
+    "ends included. `GET /api/jobs/export` takes the filters of `GET /api/jobs` and gives the newest 10,000 jobs that "
+    "pass them.",
     "",
-    "`GET /api/events` takes the same `page` and `pageSize`, `eventType` (may be repeated), `from` (inclusive) and "
-    "`to` (exclusive) in ISO 8601, in UTC where no offset is given, and `contains`, a text that is looked for letter "
-    "by letter.",
+    "## Archive",
+    "",
+    "`GET /api/jobs/archive?id=…&id=…` refuses everything before its first byte. A file that is gone is named in "
+    "`MISSING.txt` inside; only when all are gone the answer is 410. Where names clash, the newer job's id stands "
+    "before the extension. An archive whose connection ends early is not whole: its files were changed while it was "
+    "sent.",
     "",
     "## Reasons",
     "",
@@ -70,7 +77,7 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
             note,
             "",
             "Routes of the policy `Operator` need the API key in the header that `Auth:ApiKeyHeader` names and may "
-            f"answer {_quoted(OPERATOR_CODES)}. Every route may answer {_quoted(COMMON_CODES)}. Errors are "
+            f"answer {_quoted(OPERATOR)}. Every route may answer {_quoted(COMMON)}. Errors are "
             "`application/problem+json` (RFC 9457); dispatch on `code`, see [error codes](error-codes.md). A route of "
             "`GET` answers `HEAD` the same way, without a body.",
             "",
@@ -78,9 +85,47 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
             "|---|---|---|---|---|",
             *rows,
             "",
+            *_parameters(routes),
+            *_bodies(routes),
             *_UPLOADS,
+            *_shapes(),
         ),
     )
+
+
+def _parameters(routes: Sequence[Route]) -> Iterator[str]:
+    yield from (
+        "## Parameters",
+        "",
+        "Parameters that a route does not know are ignored, but `POST /api/cleanup` refuses them.",
+        "",
+    )
+    yield from ("| Route | Parameter | Type | Meaning |", "|---|---|---|---|")
+    for route in routes:
+        for one in route.query:
+            yield f"| `{route.name}` | `{one.name}` | {_cell(kind_of(one.schema))} | {one.summary} |"
+    yield ""
+
+
+def _bodies(routes: Sequence[Route]) -> Iterator[str]:
+    yield from ("## Bodies", "", "| Route | Type | Member | Meaning |", "|---|---|---|---|")
+    for route in routes:
+        if route.body is not None:
+            for name, schema in route.body.schema["properties"].items():
+                yield f"| `{route.name}` | `{route.body.media_type}` | `{name}` | {schema.get('description', '')} |"
+    yield ""
+
+
+def _shapes() -> Iterator[str]:
+    yield from ("## Shapes", "", "The members of answers, as [the OpenAPI document](openapi.json) has them.", "")
+    yield from ("| Shape | Member | Type |", "|---|---|---|")
+    for shape, schema in SHAPES.items():
+        for name, one in schema.get("properties", {}).items():
+            yield f"| {shape} | `{name}` | {_cell(kind_of(one))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
@@ -122,8 +167,8 @@ def _statuses(row: ErrorCode, routes: Sequence[Route]) -> str:
 
 
 def _answered_by(row: ErrorCode, routes: Sequence[Route]) -> str:
-    if row.code in COMMON_CODES:
+    if row.code in COMMON:
         return "all"
-    if row.code in OPERATOR_CODES:
+    if row.code in OPERATOR:
         return f"all of policy `{Policy.OPERATOR.value}`"
     return ", ".join(f"`{route.method} {route.path}`" for route in routes if row.code in route.codes) or "—"

@@ -2,49 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-
-import attrs
-
-from bulksigner.contract.codes import CODES
-from bulksigner.web.api import backup, cleanup, events, files, folders, health, jobs, pipeline
+from bulksigner.observability.metrics import CONTENT_TYPE
+from bulksigner.web.api import (
+    archive,
+    backup,
+    cleanup,
+    culture,
+    document,
+    events,
+    export,
+    file_check,
+    files,
+    folders,
+    health,
+    jobs,
+    metrics,
+    pipeline,
+    profiles,
+)
+from bulksigner.web.bodies import CHECK_FORM, DRY_RUN, REASON, UPLOAD_FORM
 from bulksigner.web.guards import Policy
-from bulksigner.web.limits import MAX_BODY_BYTES
+from bulksigner.web.outputs import MEDIA_TYPES
+from bulksigner.web.route import Route, codes, file_answer, shaped, text_answer
 
 __all__ = ["ROUTES", "Route"]
 
-
-@attrs.frozen
-class Route:
-    """One row: `codes` are the refusals of the route's own, each with its HTTP status here (API-76)."""
-
-    method: str
-    path: str
-    policy: Policy
-    act: Callable[..., None]
-    """Called with services, request, response, and the parameters of the path by name."""
-    status: int
-    codes: Mapping[str, int]
-    summary: str
-    max_body_bytes: int | None = MAX_BODY_BYTES
-    """None where the handler itself measures the body."""
-
-
-def _codes(*names: str, **others: int) -> Mapping[str, int]:
-    statuses = {name: CODES[name].status or 500 for name in names}
-    return MappingProxyType(statuses | others)
-
-
-_PAUSING = _codes("validation.reason-too-long", "pipeline.race-lost", "pipeline.state-missing")
+_PAUSING = codes("validation.reason-too-long", "pipeline.race-lost", "pipeline.state-missing")
 
 ROUTES = (
-    Route("GET", "/api/health", Policy.ANONYMOUS, health.answer_health, 200, _codes(), "The process answers"),
     Route(
-        "GET", "/api/ready", Policy.ANONYMOUS, health.show_verdict, 200, _codes(), "Verdict of each check; 503 if red"
+        "GET",
+        "/api/health",
+        Policy.ANONYMOUS,
+        health.answer_health,
+        200,
+        codes(),
+        "The process answers",
+        answer=shaped("Health"),
     ),
     Route(
-        "GET", "/api/ready/details", Policy.OPERATOR, health.show_details, 200, _codes(), "The same with each detail"
+        "GET",
+        "/api/ready",
+        Policy.ANONYMOUS,
+        health.show_verdict,
+        200,
+        codes(),
+        "Verdict of each check; 503 if red",
+        answer=shaped("Verdict", {503: "A gating check is red"}),
+    ),
+    Route(
+        "GET",
+        "/api/ready/details",
+        Policy.OPERATOR,
+        health.show_details,
+        200,
+        codes(),
+        "The same with each detail",
+        answer=shaped("Readiness", {503: "A gating check is red"}),
+    ),
+    Route(
+        "GET",
+        "/api/metrics",
+        Policy.OPERATOR,
+        metrics.show,
+        200,
+        codes(),
+        "Metrics in the format of Prometheus",
+        answer=text_answer(CONTENT_TYPE),
     ),
     Route(
         "POST",
@@ -52,7 +76,7 @@ ROUTES = (
         Policy.OPERATOR,
         files.receive,
         202,
-        _codes(
+        codes(
             "upload.disabled",
             "upload.too-large",
             "profile.not-found",
@@ -67,6 +91,28 @@ ROUTES = (
         ),
         "Take a file in and queue it",
         max_body_bytes=None,
+        query=files.QUERY,
+        body=UPLOAD_FORM,
+        answer=shaped("Taken"),
+    ),
+    Route(
+        "POST",
+        "/api/files/check",
+        Policy.OPERATOR,
+        file_check.check,
+        200,
+        codes(
+            "upload.too-large",
+            "profile.not-found",
+            "upload.format-unsupported",
+            "upload.empty",
+            "upload.invalid-name",
+        ),
+        "Tell whether a file would be signed, and if not why; nothing is kept",
+        max_body_bytes=None,
+        query=files.QUERY,
+        body=CHECK_FORM,
+        answer=shaped("FileReport"),
     ),
     Route(
         "GET",
@@ -74,18 +120,59 @@ ROUTES = (
         Policy.OPERATOR,
         jobs.list_page,
         200,
-        _codes("validation.filter-invalid"),
+        codes("validation.filter-invalid"),
         "One page of jobs",
+        query=jobs.LIST_QUERY,
+        answer=shaped("JobPage"),
     ),
-    Route("GET", "/api/jobs/{id}", Policy.OPERATOR, jobs.show, 200, _codes("job.not-found"), "A job and its timeline"),
+    Route(
+        "GET",
+        "/api/jobs/archive",
+        Policy.OPERATOR,
+        archive.send,
+        200,
+        codes(
+            "job.archive-empty",
+            "job.archive-too-large",
+            "validation.filter-invalid",
+            "job.not-found",
+            "job.output-unavailable",
+            "job.output-gone",
+        ),
+        "The signed files of up to 50 jobs, as one ZIP",
+        query=(archive.IDS,),
+        answer=file_answer(archive.MEDIA_TYPE),
+    ),
+    Route(
+        "GET",
+        "/api/jobs/export",
+        Policy.OPERATOR,
+        export.send,
+        200,
+        codes("validation.filter-invalid"),
+        "Up to 10,000 jobs as a workbook",
+        query=jobs.FILTERS,
+        answer=file_answer(export.MEDIA_TYPE),
+    ),
+    Route(
+        "GET",
+        "/api/jobs/{id}",
+        Policy.OPERATOR,
+        jobs.show,
+        200,
+        codes("job.not-found"),
+        "A job and its timeline",
+        answer=shaped("JobDetail"),
+    ),
     Route(
         "GET",
         "/api/jobs/{id}/output",
         Policy.OPERATOR,
         jobs.send_output,
         200,
-        _codes("job.not-found", "job.output-unavailable", "job.output-gone"),
+        codes("job.not-found", "job.output-unavailable", "job.output-gone"),
         "The signed file",
+        answer=file_answer(*MEDIA_TYPES),
     ),
     Route(
         "POST",
@@ -94,7 +181,7 @@ ROUTES = (
         jobs.retry,
         200,
         # Here the path was accepted once, so its length is a conflict and not a bad request.
-        _codes(
+        codes(
             "job.not-found",
             "job.not-failed",
             "job.rejected-not-retriable",
@@ -105,6 +192,7 @@ ROUTES = (
             **{"job.path-too-long": 409},
         ),
         "Queue a failed job's input again, as a new job",
+        answer=shaped("Retried"),
     ),
     Route(
         "POST",
@@ -112,8 +200,10 @@ ROUTES = (
         Policy.OPERATOR,
         jobs.cancel,
         200,
-        _codes("job.not-found", "job.not-queued", "job.race-lost", "validation.reason-too-long"),
+        codes("job.not-found", "job.not-queued", "job.race-lost", "validation.reason-too-long"),
         "End a job that waits; its input stays",
+        body=REASON.body,
+        answer=shaped("Job"),
     ),
     Route(
         "DELETE",
@@ -121,8 +211,9 @@ ROUTES = (
         Policy.OPERATOR,
         jobs.clear,
         200,
-        _codes(),
+        codes(),
         "Remove every job with its files, and all events so far",
+        answer=shaped("Cleared"),
     ),
     Route(
         "GET",
@@ -130,19 +221,62 @@ ROUTES = (
         Policy.OPERATOR,
         pipeline.show,
         200,
-        _codes("pipeline.state-missing"),
+        codes("pipeline.state-missing"),
         "Paused or not, and the jobs under way",
+        answer=shaped("Pipeline"),
     ),
-    Route("POST", "/api/pipeline/pause", Policy.OPERATOR, pipeline.pause, 200, _PAUSING, "Take up no more jobs"),
-    Route("POST", "/api/pipeline/resume", Policy.OPERATOR, pipeline.resume, 200, _PAUSING, "Take up jobs again"),
+    Route(
+        "POST",
+        "/api/pipeline/pause",
+        Policy.OPERATOR,
+        pipeline.pause,
+        200,
+        _PAUSING,
+        "Take up no more jobs",
+        body=REASON.body,
+        answer=shaped("Pipeline"),
+    ),
+    Route(
+        "POST",
+        "/api/pipeline/resume",
+        Policy.OPERATOR,
+        pipeline.resume,
+        200,
+        _PAUSING,
+        "Take up jobs again",
+        body=REASON.body,
+        answer=shaped("Pipeline"),
+    ),
+    Route(
+        "GET",
+        "/api/profiles",
+        Policy.OPERATOR,
+        profiles.list_all,
+        200,
+        codes(),
+        "The signing profiles",
+        answer=shaped("Profiles"),
+    ),
+    Route(
+        "GET",
+        "/api/profiles/{name}",
+        Policy.OPERATOR,
+        profiles.show,
+        200,
+        codes(**{"profile.not-found": 404}),
+        "One signing profile, by its name in any case",
+        answer=shaped("Profile"),
+    ),
     Route(
         "GET",
         "/api/events",
         Policy.OPERATOR,
         events.list_page,
         200,
-        _codes("validation.filter-invalid"),
+        codes("validation.filter-invalid"),
         "One page of operational events",
+        query=events.QUERY,
+        answer=shaped("EventPage"),
     ),
     Route(
         "GET",
@@ -150,8 +284,19 @@ ROUTES = (
         Policy.OPERATOR,
         events.list_types,
         200,
-        _codes(),
+        codes(),
         "The types of which there are events",
+        answer=shaped("EventTypes"),
+    ),
+    Route(
+        "GET",
+        "/api/folders",
+        Policy.OPERATOR,
+        folders.list_all,
+        200,
+        codes(),
+        "Input folders and how they fare",
+        answer=shaped("Folders"),
     ),
     Route(
         "POST",
@@ -159,8 +304,10 @@ ROUTES = (
         Policy.OPERATOR,
         folders.rescan,
         200,
-        _codes("folder.not-found"),
+        codes("folder.not-found"),
         "Look through input folders",
+        query=(folders.FOLDER,),
+        answer=shaped("Rescan"),
     ),
     Route(
         "POST",
@@ -168,18 +315,30 @@ ROUTES = (
         Policy.OPERATOR,
         cleanup.clean_up,
         200,
-        _codes("retention.not-acknowledged", "retention.already-running"),
+        codes("retention.not-acknowledged", "retention.already-running"),
         'Apply the retention policy; with the body {"dryRun": true} preview it',
+        body=DRY_RUN.body,
+        answer=shaped("CleanUp"),
     ),
-    Route("GET", "/api/backup", Policy.OPERATOR, backup.show, 200, _codes(), "Backups: settings, state, newest 50"),
+    Route(
+        "GET",
+        "/api/backup",
+        Policy.OPERATOR,
+        backup.show,
+        200,
+        codes(),
+        "Backups: settings, state, newest 50",
+        answer=shaped("Backups"),
+    ),
     Route(
         "POST",
         "/api/backup",
         Policy.OPERATOR,
         backup.ask,
         202,
-        _codes("backup.disabled", "backup.already-running"),
+        codes("backup.disabled", "backup.already-running"),
         "Make a backup of the database",
+        answer=shaped("BackupRun"),
     ),
     Route(
         "POST",
@@ -187,7 +346,59 @@ ROUTES = (
         Policy.OPERATOR,
         backup.cancel,
         202,
-        _codes("backup.disabled", "backup.not-running"),
+        codes("backup.disabled", "backup.not-running"),
         "End the backup under way",
+        answer=shaped("BackupRun"),
+    ),
+    Route(
+        "POST",
+        "/api/culture",
+        Policy.ANONYMOUS,
+        culture.choose,
+        302,
+        codes("culture.not-supported"),
+        "Choose the language of pages for a year, and go on to a page of this service",
+        query=culture.QUERY,
+    ),
+    Route(
+        "GET",
+        "/openapi/v1.json",
+        Policy.OPERATOR,
+        document.show,
+        200,
+        codes(),
+        "This interface as OpenAPI 3.1",
+        answer=shaped("OpenApi"),
+    ),
+    Route(
+        "GET",
+        "/api/openapi.json",
+        Policy.OPERATOR,
+        document.show,
+        200,
+        codes(),
+        "The same under another name",
+        answer=shaped("OpenApi"),
+    ),
+    Route(
+        "GET",
+        "/api/reference",
+        Policy.OPERATOR,
+        document.show_page,
+        200,
+        codes(),
+        "This interface as a page to read",
+        query=(document.LANGUAGE,),
+        answer=text_answer("text/html; charset=utf-8"),
+    ),
+    Route(
+        "GET",
+        "/static/reference.css",
+        Policy.ANONYMOUS,
+        document.send_style,
+        200,
+        codes(),
+        "The style of that page",
+        answer=text_answer("text/css; charset=utf-8"),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -12,16 +12,23 @@ from bulksigner.backup.desk import BackupDesk
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
+from bulksigner.jobs.listing import JobFilter
 from bulksigner.jobs.model import Changed, HistoryEntry, Job
-from bulksigner.jobs.states import JobStatus
+from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Report
 from bulksigner.operations.clear import Cleared
+from bulksigner.operations.file_check import FileReport
+from bulksigner.operations.folder_list import FolderView
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
+from bulksigner.profiles.model import OpenedProfile
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.retention.desk import RetentionDesk
+from bulksigner.web.guards import Policy
 
 __all__ = [
+    "CheckFile",
+    "EachJob",
     "EventPage",
     "FindEvents",
     "FindPage",
@@ -44,9 +51,21 @@ class JobPage(Protocol):
 
 
 class FindPage(Protocol):
-    """Reads one page of jobs; `page` counts from 1."""
+    """Reads one page of the jobs that pass a filter; `page` counts from 1."""
 
-    def __call__(self, *, status: JobStatus | None, profile: str | None, page: int, page_size: int) -> JobPage: ...
+    def __call__(self, wanted: JobFilter, /, *, page: int, page_size: int) -> JobPage: ...
+
+
+class EachJob(Protocol):
+    """Reads up to `limit` jobs that pass a filter, newest first."""
+
+    def __call__(self, wanted: JobFilter, /, *, limit: int) -> Iterable[Job]: ...
+
+
+class CheckFile(Protocol):
+    """Looks at a file and keeps nothing of it; an empty `stream` is refused before an unusable name."""
+
+    def __call__(self, stream: BinaryIO, *, file_name: str, profile: str | None, format: str | None) -> FileReport: ...
 
 
 class ReceiveUpload(Protocol):
@@ -134,9 +153,11 @@ class WebServices:
     uploads_enabled: bool
     max_upload_bytes: int
     receive_upload: ReceiveUpload
+    check_file: CheckFile
     rescan: Callable[[str | None, Person], RescanReport]
     find_job: Callable[[str], Job | None]
     find_page: FindPage
+    each_job: EachJob
     read_history: Callable[[str], Sequence[HistoryEntry]]
     retry: Callable[[str, Person], Changed]
     cancel: Callable[[str, Person, str | None], Changed]
@@ -146,7 +167,13 @@ class WebServices:
     resume: Callable[[Person, str | None], PipelineView]
     find_events: FindEvents
     find_event_types: Callable[[], Sequence[str]]
+    list_profiles: Callable[[], Sequence[OpenedProfile]]
+    find_profile: Callable[[str], OpenedProfile | None]
     output_root: Path
+    name_output: Callable[[Job], str | None]
+    """The name that a job's profile gives its output today; None for a profile that is gone."""
+    scratch: Path
+    """A folder for files that live for one request; what a kill leaves there goes at the next start."""
     report_readiness: Callable[[], Report]
     codes: Mapping[str, ErrorCode] = CODES
     """The core's codes and those of plugins."""
@@ -154,3 +181,8 @@ class WebServices:
     """None where backups are off, or `backups_supported` is false because the database is a server's."""
     backups_supported: bool = True
     retention: RetentionDesk | None = None
+    scrub: Callable[[str], str] = str
+    list_folders: Callable[[], Sequence[FolderView]] = list
+    metrics: Metrics = attrs.field(factory=Metrics)
+    policies: Mapping[str, Policy] = attrs.field(factory=dict)
+    """Policies that settings have changed, by path."""

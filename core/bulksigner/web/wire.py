@@ -10,8 +10,9 @@ import secrets
 import attrs
 
 from bulksigner.jobs.model import Job
+from bulksigner.jobs.states import JobStatus
 
-__all__ = ["SECURITY_HEADERS", "RequestIds", "dump_json", "job_members", "wire_time"]
+__all__ = ["SECURITY_HEADERS", "RequestIds", "dump_json", "is_encrypted", "job_members", "wire_time"]
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 
@@ -52,6 +53,11 @@ def dump_json(value: object) -> bytes:
 def wire_time(at: datetime.datetime) -> str:
     """Write a UTC time as ISO 8601 with microseconds and `Z`."""
     return at.astimezone(datetime.UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def is_encrypted(job: Job) -> bool:
+    """Tell whether the output of a job is an envelope; only a completed one has an output."""
+    return job.status is JobStatus.COMPLETED and job.output_encrypted
 
 
 def job_members(job: Job) -> dict[str, object]:

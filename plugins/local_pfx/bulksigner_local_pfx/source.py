@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA512, HashAlgo
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_private_key
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
+from bulksigner.contract.chain import order_chain, read_folder
 from bulksigner.contract.errors import PermanentFailure
-from bulksigner_local_pfx.chain import order_chain, read_folder
 from bulksigner_local_pfx.envelope import Contents, open_envelope
 from bulksigner_local_pfx.refusals import Damaged, EnvelopeRefused, NoCertificate, NoPrivateKey, NotPkcs12, Unreadable
 from bulksigner_local_pfx.settings import PfxBlock
@@ -98,7 +98,7 @@ class PfxSource:
         """Open the file that the block names; what is wrong with it becomes the reason of a degraded profile."""
         settings = _block(block)
         try:
-            others = read_folder(Path(settings.chain_path)) if settings.chain_path else []
+            others = read_folder(Path(settings.chain_path), "Certificate:Pfx:ChainPath") if settings.chain_path else []
             return open_pfx(_read(Path(settings.path)), settings.password.reveal(), others)
         except EnvelopeRefused as error:
             raise PermanentFailure(f"PFX file {settings.path}: {error.message}") from error

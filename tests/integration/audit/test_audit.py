@@ -19,12 +19,12 @@ from bulksigner.contract.errors import TemporaryFailure
 from bulksigner.contract.signing import Format
 from bulksigner.intake.names import mint_landing_name
 from bulksigner.jobs import scanning
-from bulksigner.jobs.model import Birth, JobSource
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.scanning import each_job
 from bulksigner.jobs.states import JobStatus
 from bulksigner.records.store import Store
 from bulksigner.testing.files import pdf_file
+from bulksigner.testing.rows import new_birth
 
 EVER = Period()
 
@@ -83,8 +83,8 @@ def lose_failed(made: Any) -> tuple[Kind, str]:
 
 
 def lose_waiting(made: Any) -> tuple[Kind, str]:
-    birth = Birth(file_name="gone.rem", original_path=str(made.input_folder() / "gone.rem"), input_folder="inbox",
-        profile_name="default", format=Format.CADES, source=JobSource.WATCHER, message="Queued")  # fmt: skip
+    path = made.input_folder() / "gone.rem"
+    birth = new_birth(path.name, original_path=str(path), input_folder="inbox", format=Format.CADES)
     Queue(made.service.store).enqueue([birth])
     return Kind.INPUT, "gone.rem"
 
@@ -227,13 +227,7 @@ def test_every_job_is_read_once_in_order(store: Store, monkeypatch: pytest.Monke
     at = datetime.datetime(2026, 8, 12, tzinfo=datetime.UTC)
     for number in range(3):
         queue = Queue(store, lambda number=number: at + datetime.timedelta(seconds=number))  # type: ignore[misc]
-        queue.enqueue(
-            [
-                Birth(file_name="f", original_path=f"/in/{number}-{index}", input_folder="in", profile_name="p",
-                    format=Format.PADES, source=JobSource.WATCHER, message="Queued")
-                for index in range(500)
-            ]
-        )  # fmt: skip
+        queue.enqueue([new_birth(f"{number}-{index}") for index in range(500)])
     assert scanning._BATCH == 1000
     seen = [(job.created_at, job.id) for job in each_job(store)]
     assert len(seen) == 1500

@@ -10,11 +10,10 @@ import pytest
 
 from bulksigner.backup.copying import Copied, copy_database
 from bulksigner.backup.naming import name_at
-from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Birth, JobSource
 from bulksigner.jobs.queue import Queue
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import SqliteStore, open_sqlite
+from bulksigner.testing.rows import new_birth
 
 NOW = datetime.datetime(2026, 8, 12, 12, tzinfo=datetime.UTC)
 
@@ -33,11 +32,7 @@ def add_jobs() -> Callable[..., list[str]]:
     """Enqueue jobs with some text in them; returns their ids."""
 
     def act(store: SqliteStore, count: int, prefix: str = "a") -> list[str]:
-        births = [
-            Birth(file_name=f"{prefix}{number}", original_path=f"/in/{prefix}{number}", input_folder="in",
-                profile_name="p", format=Format.PADES, source=JobSource.WATCHER, message="x" * 500)
-            for number in range(count)
-        ]  # fmt: skip
+        births = [new_birth(f"{prefix}{number}", profile_name="p", message="x" * 500) for number in range(count)]
         return [answer.job.id for answer in Queue(store).enqueue(births) if answer.job is not None]
 
     return act

@@ -87,6 +87,16 @@ def test_a_backup_that_cannot_be_trusted_is_refused(database: SqliteStore, copie
     assert state(database.path.parent) == before
 
 
+def test_the_description_is_told_from_the_backup(database: SqliteStore, copied: Copied) -> None:
+    """STA-93: who names the file beside it is told which one to name; nothing else is said of it."""
+    description = copied.path.with_suffix(".json")
+    with pytest.raises(BackupUnusable, match=f"only describes a backup.*{copied.path.name}"):
+        check_backup(description, NEWEST)
+    database.close()
+    with pytest.raises(BackupUnusable, match="only describes a backup"):
+        restore_backup(description, database.path, newest_schema=NEWEST, now=NOW)
+
+
 def test_a_backup_of_a_newer_build_is_refused(copied: Copied) -> None:
     """STA-92: schema up to that of the build; the build that wrote it is named."""
     with pytest.raises(BackupUnusable, match=r"schema version .*1\.2\.3"):

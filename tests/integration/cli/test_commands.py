@@ -1,5 +1,6 @@
 """The commands as an operator runs them: processes, exit codes, and what is said on which stream."""
 
+import datetime
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from bulksigner.testing.certificates import AURORA, make_authority
 from bulksigner.testing.files import pdf_file
 
 
@@ -45,6 +47,23 @@ def test_init_check_and_a_short_serve_agree(run, made, environment):
     assert url in printed
 
 
+def test_init_prepares_encrypted_outputs_and_check_tries_them(run, made):
+    """ENC-06, ENC-20, OPS-203: with the marks taken away it asks for the password, and then says what a start costs."""
+    target = made / "settings.toml"
+    text = target.read_text(encoding="utf-8")
+    for line in ("[Encryption]", "Enabled = true", "Salt = ", "Encrypt = true"):
+        assert text.count(f"# {line}") == 1
+        text = text.replace(f"# {line}", line)
+    target.write_text(text, encoding="utf-8")
+    refused = run("check", folder=made)
+    assert refused.code == 78
+    assert "Encryption:Password" in refused.err
+    checked = run("check", folder=made, BULK_SIGNER_ENCRYPTION_PASSWORD="a password for the tests only")
+    assert checked.code == 0, checked.out + checked.err
+    assert "ok encryption enabled (BSENC v1, salt loaded); each start spends" in " ".join(checked.out.split())
+    assert "a password for" not in checked.out + checked.err
+
+
 def test_check_as_json(run, made):
     """OPS-203: the same rows for programs."""
     ran = run("check", "--json", folder=made)
@@ -53,6 +72,20 @@ def test_check_as_json(run, made):
     assert {"storage-root", "input-folder:inbox", "database", "signing-profile:default"} <= {
         row["name"] for row in told["checks"]
     }
+
+
+@pytest.mark.parametrize(("begins", "ends", "told"), [(-20, -10, "expired at"), (10, 20, "is not valid before")])
+def test_check_tells_of_a_certificate_out_of_its_time(run, made, tmp_path, begins, ends, told):
+    """OPS-203, API-86: before the first start as after it; what opens does not sign for that."""
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    other = make_authority().issue(AURORA, not_before=now + begins * day, not_after=now + ends * day)
+    path = other.write_pfx(tmp_path / "other.pfx", "another-password")
+    block = "Signing__Profiles__0__Certificate__Pfx__"
+    ran = run("check", folder=made, **{f"{block}Path": str(path), f"{block}Password": "another-password"})
+    [row] = [line for line in ran.out.splitlines() if "signing-profile:default" in line]
+    assert row.startswith("WARN")
+    assert told in row
 
 
 def test_check_fails_when_a_folder_is_missing(run, made):

@@ -111,13 +111,15 @@ def started(run, made, environment):
 def test_profiles_are_listed_and_shown_without_their_secrets(run, started):
     """SEC-51, API-73: of a secret only that it is there."""
     assert (
-        "default  enabled · auto · cert=Pfx · verify=on · folder=inbox" in run("profiles", "list", folder=started).out
+        "default  enabled · auto · cert=Pfx · verify=on · encrypt=off · validate-cert=off · folder=inbox"
+        in run("profiles", "list", folder=started).out
     )
     listed = json.loads(run("profiles", "list", "--json", folder=started).out)
     assert [(one["name"], one["enabled"], one["format"]) for one in listed["profiles"]] == [("default", True, None)]
     shown = run("profile", "show", "DEFAULT", "--json", folder=started)
     facts = json.loads(shown.out)
     assert facts["secrets"] == {"Password": "configured"}
+    assert facts["encrypt"] is False
     assert facts["certificate"]["Path"].endswith("empresa.pfx")
     assert "senha-da-empresa" not in shown.out + run("profiles", "show", "default", folder=started).out
 
@@ -135,6 +137,14 @@ def test_a_refusal_tells_everything_and_its_exit_code(run, started):
         True,
         True,
     )
+    reset = run("profiles", "set", "default", "--reset", "Verfiy", folder=started)
+    assert (reset.code, "the nearest known key is Verify" in reset.err) == (1, True)
+    # Where the options stand makes no difference, and what is no key is still refused as wrong usage.
+    stale = run("profiles", "set", "default", "--expect", "99", "Verify=false", folder=started)
+    assert (stale.code, "in between" in stale.err) == (1, True)
+    assert run("profiles", "set", "default", "--expect", "1", "Verify=true", folder=started).code == 0
+    for wrong in (["set", "default", "Verify=true", "--frob"], ["enable", "default", "Verify=true"]):
+        assert run("profiles", *wrong, folder=started).code == 2
     assert run("profiles", "show", "nobody", folder=started).code == 1
     assert run("profiles", "frobnicate", folder=started).code == 2
     assert run("profiles", folder=started).code == 2
@@ -166,7 +176,7 @@ def test_a_certificate_is_tried_without_a_signature(run, started, tmp_path):
     assert opens.code == 0, opens.out + opens.err
     assert opens.out.startswith("ok    Profile 'default': the certificate opens")
     assert {line.split()[0] for line in opens.out.splitlines()[1:]} == {
-        "source", "subject", "issuer", "serial", "thumbprint", "valid", "chain", "policy"
+        "source", "subject", "holder", "issuer", "serial", "thumbprint", "valid", "chain", "trust", "policy"
     }  # fmt: skip
     assert (
         run("profiles", "set", "default", f"Certificate:Pfx:Path={tmp_path / 'nowhere.pfx'}", folder=started).code == 0
@@ -175,6 +185,26 @@ def test_a_certificate_is_tried_without_a_signature(run, started, tmp_path):
     assert fails.code == 1
     assert fails.out.startswith("FAIL  Profile 'default': PFX file")
     assert "Password" not in fails.out
+
+
+def test_the_check_before_signing_is_made_by_hand(run, started):
+    """CFG-68, CFG-92, OPS-207: only where there are roots; the reason when the chain leads elsewhere; `check` warns."""
+    switch_on = ("profiles", "set", "default", "ValidateCertificate=true")
+    refused = run(*switch_on, folder=started)
+    assert refused.code == 1
+    assert "[profile.no-trust]" in refused.err
+    root = started / "trust" / "root.pem"
+    make_authority("De ninguem").issue().write_root_pem(root)
+    assert run(*switch_on, folder=started).code == 0
+    fails = run("profiles", "test", "default", folder=started)
+    assert fails.code == 1
+    assert "leads to no trusted root" in fails.out
+    root.unlink()
+    checked = run("check", folder=started)
+    assert checked.code != 0
+    assert "trust-set" in checked.out
+    make_authority().issue().write_root_pem(root)
+    assert run("profiles", "test", "default", folder=started).code == 0
 
 
 def test_stored_secrets_are_tried_by_profile_and_field(run, started):

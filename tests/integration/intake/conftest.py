@@ -28,7 +28,7 @@ from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.watcher import FolderWatcher
 from bulksigner.jobs.model import Birth, Changed, Job
-from bulksigner.jobs.names import HOLDING, name_key
+from bulksigner.jobs.names import HOLDING, Holder, name_key
 from bulksigner.jobs.queue import Enqueued, Outcome
 from bulksigner.jobs.states import ACTIVE, BIRTHS, JobStatus
 from bulksigner.records.events import Event
@@ -88,11 +88,11 @@ class Ledger:
         with self._lock:
             return next((job for job in self.rows if job.original_path == path and job.status in ACTIVE), None)
 
-    def holder_of(self, file_name: str, *, besides: str | None = None) -> Job | None:
+    def holder_of(self, file_name: str, *, besides: str | None = None) -> Holder | None:
         key = name_key(file_name)
         with self._lock:
             held = [job for job in self.rows if name_key(job.file_name) == key and job.status in HOLDING]
-            return next((job for job in reversed(held) if job.id != besides), None)
+            return next((Holder(job.id, job.status) for job in reversed(held) if job.id != besides), None)
 
     def enqueue(self, births: Sequence[Birth]) -> list[Enqueued]:
         with self._lock:

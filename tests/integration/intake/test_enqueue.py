@@ -169,16 +169,22 @@ def test_a_left_file_that_cannot_be_measured_is_taken_for_the_signed_one(desk: A
     assert offer(desk, "a.pdf") == ["Enqueued"]
 
 
-def test_a_file_under_a_failed_name_is_named_with_its_job(desk: Any, caplog: Any) -> None:
-    """PIPE-44: the warning says which file waits for what."""
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(JobStatus.FAILED, "; retry that job or rescan the folder"), (JobStatus.CANCELED, "; rescan the folder")],
+)
+def test_a_file_under_a_failed_name_is_named_with_its_job(
+    desk: Any, caplog: Any, status: JobStatus, advice: str
+) -> None:
+    """PIPE-44, PIPE-99: the warning says which file waits for what; a canceled job cannot be retried."""
     desk.drop("a.pdf")
     offer(desk, "a.pdf")
-    desk.ledger.end(desk.path("a.pdf"), JobStatus.FAILED)
+    desk.ledger.end(desk.path("a.pdf"), status)
     desk.drop("a.pdf", b"corrected")
     offer(desk, "a.pdf")
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    for part in (desk.path("a.pdf"), desk.ledger.rows[0].id, "retry that job or rescan"):
+    for part in (desk.path("a.pdf"), desk.ledger.rows[0].id, f"is {status.value}{advice}"):
         assert part in record.getMessage()
 
 

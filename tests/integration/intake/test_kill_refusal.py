@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from bulksigner.builtin.local_folder import LocalFolder
-from bulksigner.contract.signing import Format
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
 from bulksigner.intake.turned_away import METADATA_INVALID, TurnedAway
-from bulksigner.jobs.model import Birth, JobSource
+from bulksigner.jobs.model import Birth
 from bulksigner.records.events import Event
+from bulksigner.testing.rows import new_birth
 
 CONTENT, SIDECAR = b"x" * 100_000, b"y" * 1000
 JOB = "11111111-2222-4333-8444-555555555555"
@@ -46,14 +46,10 @@ away.recorded(birth)
 
 def birth_of(root: Path) -> Birth:
     """Return the birth of the refused file."""
-    return Birth(
+    return new_birth(
+        "a.pdf",
         id=JOB,
-        file_name="a.pdf",
         original_path=str(root / "in" / "a.pdf"),
-        input_folder="in",
-        profile_name="default",
-        format=Format.PADES,
-        source=JobSource.WATCHER,
         message="Not signed: no.",
         event=METADATA_INVALID,
         error_code="job.metadata-invalid",

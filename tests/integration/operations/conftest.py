@@ -13,7 +13,7 @@ import pytest
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.signing import Format
 from bulksigner.files import durable
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.work import WorkRoots, open_place
 from bulksigner.intake.admission import Admission
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
@@ -21,7 +21,7 @@ from bulksigner.intake.rescan import Rescanner
 from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.jobs import listing
-from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.model import Changed, Job, Owner, utc_now
 from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor
@@ -29,12 +29,13 @@ from bulksigner.jobs.store import Jobs
 from bulksigner.operations.people import Person
 from bulksigner.operations.service import Operations, assemble
 from bulksigner.pipeline.pause import PauseFlag
-from bulksigner.profiles.model import OpenedProfile, StoredProfile
+from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records import event_log
 from bulksigner.records.engines import EngineKind, Store
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.settings.model import WatchedFolderSettings
+from bulksigner.testing.rows import new_birth, stored_profile
 
 OPERATOR = Person("operator", "ApiKey")
 EAGER = WatchedFolderSettings(
@@ -69,16 +70,8 @@ class Desk:
 
     def enqueue(self, path: Path, **fields: object) -> Job:
         """Make a job for a path as the watcher would."""
-        usual: dict[str, object] = {
-            "file_name": path.name,
-            "original_path": str(path),
-            "input_folder": "in",
-            "profile_name": "default",
-            "format": Format.CADES,
-            "source": JobSource.WATCHER,
-            "message": "Queued from folder in",
-        }
-        [answer] = self.queue.enqueue([Birth(**(usual | self.born_with | fields))])  # type: ignore[arg-type]
+        usual = {"original_path": str(path), "format": Format.CADES, "message": "Queued from folder in"}
+        [answer] = self.queue.enqueue([new_birth(**{"name": path.name, **usual, **self.born_with, **fields})])
         assert answer.changed is not None
         return answer.changed.job
 
@@ -95,8 +88,8 @@ class Desk:
         """Claim and stage the oldest job that is queued."""
         [taken] = self.queue.claim(1, Owner("here", "this-life"))
         name = taken.job.file_name
-        folder = self.roots.open_job_folder(taken.job.id)
-        fingerprint = next(iter(self.folders)).folder.copy_to(name, folder / name)
+        staged = open_place(self.roots.job_folder(taken.job.id) / name)
+        fingerprint = next(iter(self.folders)).folder.copy_to(name, staged)
         return self.jobs.record(
             taken.job, staged_length=fingerprint.length, staged_sha256=fingerprint.sha256.hex(), staged_at=utc_now()
         )
@@ -165,7 +158,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
     roots = WorkRoots(tmp_path / "work")
     roots.prepare()
     folders = OpenedFolders([OpenedFolder("in", LocalFolder(inbox, sleep=lambda _: None))])
-    stored = StoredProfile("id", "default", True, None, "Local", True, False, False, "Pfx", {}, {}, {}, "in")
+    stored = stored_profile(input_folder="in")
     profiles = OpenedProfiles([OpenedProfile(stored, None, None, None, None, None)])
     jobs, queue = Jobs(store), Queue(store)
     announced: list[Changed] = []
@@ -184,6 +177,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
         pause=PauseFlag(store),
         announce=announced.append,
         free_path=freed.append,
+        watcher_statuses=list,
         scrub=lambda text: text.replace("hush", "***"),
         clock=utc_now,
     )

@@ -14,6 +14,7 @@ import pytest
 
 from bulksigner.contract.errors import BulkSignerError, PermanentFailure
 from bulksigner.files import durable
+from bulksigner.files.work import open_place
 from bulksigner.jobs import removal as removal_module
 from bulksigner.jobs.model import Owner, utc_now
 from bulksigner.jobs.states import Actor, JobStatus
@@ -111,8 +112,7 @@ def test_pause_and_roots_are_untouched(desk: Any) -> None:
 def test_a_twin_in_error_stays(desk: Any) -> None:
     """PIPE-103: a folder whose name has a time behind the id cannot be derived from the row; the plain one goes."""
     job = desk.failed()
-    desk.roots.open_job_folder(job.id)
-    (desk.roots.job_folder(job.id) / "folha.rem").write_bytes(b"of a second life")
+    open_place(desk.roots.job_folder(job.id) / "folha.rem").write_bytes(b"of a second life")
     desk.roots.fail_job_folder(job.id)
     [twin] = [path for path in desk.roots.error.iterdir() if path.name != job.id]
     assert twin.name.startswith(f"{job.id}-")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bulksigner.contract.errors import RaceLost
+from bulksigner.files.work import open_place
 from bulksigner.jobs import removal as removal_module
 from bulksigner.jobs.model import Job, Owner, utc_now
 from bulksigner.jobs.states import Actor
@@ -69,8 +69,7 @@ def test_a_job_delivered_between_its_sweep_and_the_rows(desk: Any, monkeypatch: 
     def remove_later(self: Any, *arguments: Any) -> Any:
         if not calls:
             # As a worker that has opened its staged copy: its folder is made again behind the sweep.
-            desk.roots.open_job_folder(job.id)
-            (desk.roots.job_folder(job.id) / job.file_name).write_bytes(b"content")
+            open_place(desk.roots.job_folder(job.id) / job.file_name).write_bytes(b"content")
             desk.deliver(job)
             assert outputs(desk) == ["folha.rem.p7m"]
         calls.append(1)
@@ -99,8 +98,7 @@ def test_a_new_arrival_at_the_path_of_a_job_that_ended_meanwhile_stays(desk: Any
     def keep_staged(given: Job, swept: Any) -> None:
         sweep(given, swept)
         if given.id == job.id and not outputs(desk) and desk.read(job).output_path is None:
-            desk.roots.open_job_folder(job.id)
-            (desk.roots.job_folder(job.id) / job.file_name).write_bytes(b"content")
+            open_place(desk.roots.job_folder(job.id) / job.file_name).write_bytes(b"content")
 
     desk.operations.clearing._sweep_job = keep_staged
     desk.operations.clearing.clear(OPERATOR)
@@ -190,8 +188,8 @@ def _take_to_an_end(desk: Any, job: Job, unexpected: list[BaseException]) -> Non
     """Do with real files and rows, in the order of the plan, what a worker does; a lost race ends it."""
     try:
         try:
-            folder: Path = desk.roots.open_job_folder(job.id)
-            next(iter(desk.folders)).folder.copy_to(job.file_name, folder / job.file_name)
+            staged = open_place(desk.roots.job_folder(job.id) / job.file_name)
+            next(iter(desk.folders)).folder.copy_to(job.file_name, staged)
             job = desk.jobs.record(job, sign_call_started_at=job.created_at)
             desk.promoted(desk.signed(job))
         except OSError:

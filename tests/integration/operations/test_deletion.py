@@ -13,6 +13,7 @@ import pytest
 
 from bulksigner.contract.errors import NotAllowed, NotFound, RaceLost, Refusal
 from bulksigner.files import durable
+from bulksigner.files.work import open_place
 from bulksigner.intake.names import mint_landing_name
 from bulksigner.jobs.model import JobSource, Owner, utc_now
 from bulksigner.jobs.states import Actor, JobStatus
@@ -55,6 +56,7 @@ def test_a_completed_job_goes_with_its_output(desk: Any) -> None:
     assert newest_facts(desk) == {
         "jobId": job.id,
         "fileName": "folha.rem",
+        "originalPath": job.original_path,
         "status": "Completed",
         "actor": "operator",
         "scheme": "ApiKey",
@@ -68,7 +70,7 @@ def test_a_completed_job_goes_with_its_output(desk: Any) -> None:
 def test_a_failed_job_goes_with_its_folder_and_the_input_it_staged(desk: Any) -> None:
     """PIPE-101, PIPE-92: `error/<id>/`, and the input because it still is what was staged."""
     job = desk.failed()
-    stale = desk.roots.open_job_folder(job.id) / "left"
+    stale = open_place(desk.roots.job_folder(job.id) / "left")
     stale.write_text("x")
     deleted = delete(desk, job)
     assert deleted.removed == (f"input {job.original_path}", f"processing/{job.id}/", f"error/{job.id}/")
@@ -242,7 +244,9 @@ def test_the_landing_copy_of_an_upload_goes_although_rewritten(desk: Any) -> Non
     path = desk.drop(mint_landing_name("nota.xml"), b"as uploaded")
     job = desk.enqueue(path, file_name="nota.xml", input_folder=None, source=JobSource.UPLOAD)
     [taken] = desk.queue.claim(1, Owner("here", "this-life"))
-    fingerprint = next(iter(desk.folders)).folder.copy_to(path.name, desk.roots.open_job_folder(job.id) / "nota.xml")
+    fingerprint = next(iter(desk.folders)).folder.copy_to(
+        path.name, open_place(desk.roots.job_folder(job.id) / "nota.xml")
+    )
     job = desk.jobs.record(
         taken.job, staged_length=fingerprint.length, staged_sha256=fingerprint.sha256.hex(), staged_at=utc_now()
     )

@@ -18,30 +18,16 @@ from bulksigner.contract.signing import Format
 from bulksigner.profiles import editor as editing
 from bulksigner.profiles.change import ProfileChange, ProfileRefused
 from bulksigner.profiles.editor import ProfileEditor
-from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import EngineKind, open_postgresql, open_sqlite
 from bulksigner.records.errors import CommitUnknown
 from bulksigner.records.prepared import Prepared
 from bulksigner.records.store import Store
 from bulksigner.records.tables import EventRow
+from bulksigner.testing.rows import stored_profile
 
 ROUNDS, MANY_ROUNDS = 5, 200
-PROFILE = StoredProfile(
-    id="",
-    name="",
-    enabled=True,
-    format=Format.CADES,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="Pfx",
-    certificate_block={"Path": "/a.pfx"},
-    sealed={},
-    extras={},
-    input_folder=None,
-)
+PROFILE = stored_profile("", id="", format=Format.CADES, certificate_block={"Path": "/a.pfx"})
 _EVENTS = Prepared(EventRow.select(EventRow.event_type).order_by(EventRow.id))
 
 
@@ -92,7 +78,8 @@ def test_an_edit_comes_back_as_it_was_saved(store: Store, editor_of: Any) -> Non
     """CFG-85: columns and the count of saves survive either engine."""
     profiles = put(store, "a")
     saves = profiles.saves()
-    change = ProfileChange({"SaveAsPem": "true", "Verify": "false", "Method": "Local"}, folder="in")
+    keys = {"SaveAsPem": "true", "Verify": "false", "ValidateCertificate": "true", "RequireNonRepudiation": "false"}
+    change = ProfileChange(keys, folder="in")
     saved = editor_of(store).edit("A", change, by="operator").profile
     assert profiles.all() == [saved]
     assert profiles.by_folder("in") == saved

@@ -101,10 +101,7 @@ def boot(plugin_path: None, tmp_path: Path, issued: Issued) -> Iterator[Any]:
 def test_the_first_boot_makes_default_and_later_boots_find_it(boot: Any, issued: Issued) -> None:
     """CFG-83, CFG-81, PIPE-57: seeded once, its key open, the synthesised folder bound; then the database counts."""
     first = boot()
-    assert {row.name: row.state for row in first.registry.rows} == {
-        "builtin": PluginState.LOADED,
-        "local_pfx": PluginState.LOADED,
-    }
+    assert {"builtin", "local_pfx"} <= {row.name for row in first.registry.rows if row.state is PluginState.LOADED}
     assert (first.report.profiles, first.report.bound) == (("default",), {"default": "default"})
     second = boot(Signing__Certificate__Pfx__Path="/elsewhere.pfx")
     assert len(second.report.warnings) == 1

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Birth, Job, JobSource, Owner
+from bulksigner.jobs.model import Birth, Job, Owner
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.engines import Store
+from bulksigner.testing.rows import new_birth
 
 BirthMaker = Callable[..., Birth]
 
@@ -19,19 +19,7 @@ BirthMaker = Callable[..., Birth]
 def birth() -> BirthMaker:
     """Make a birth for a file name; any field can be given."""
 
-    def make(name: str = "report.pdf", **fields: object) -> Birth:
-        usual: dict[str, object] = {
-            "file_name": name,
-            "original_path": f"/in/{name}",
-            "input_folder": "in",
-            "profile_name": "default",
-            "format": Format.PADES,
-            "source": JobSource.WATCHER,
-            "message": "Queued from watched folder in",
-        }
-        return Birth(**(usual | fields))  # type: ignore[arg-type]
-
-    return make
+    return new_birth
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bulksigner.contract.signing import Format
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.work import WorkRoots, open_place
 from bulksigner.jobs import listing
-from bulksigner.jobs.model import Birth, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.model import Job, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import INTERRUPTED, sweep
+from bulksigner.testing.rows import new_birth
 
 OUTPUT = b"a signed file"
 
@@ -42,24 +42,15 @@ def reach(store: Store, jobs: Jobs, roots: WorkRoots) -> Callable[..., Job]:
     """Bring a new job to a status as a worker of an earlier life does, with its folder."""
 
     def act(status: JobStatus, name: str = "folha.pdf", *, has_folder: bool = True) -> Job:
-        birth = Birth(
-            file_name=name,
-            original_path=f"/in/{name}",
-            input_folder="in",
-            profile_name="default",
-            format=Format.PADES,
-            source=JobSource.WATCHER,
-            message="Queued from folder in",
-        )
         queue = Queue(store)
-        [born] = queue.enqueue([birth])
+        [born] = queue.enqueue([new_birth(name)])
         assert born.job is not None
         if status is JobStatus.QUEUED:
             return born.job
         [claimed] = queue.claim(1, Owner("here", "an earlier life"))
         job = claimed.job
         if has_folder:
-            (roots.open_job_folder(job.id) / name).write_bytes(b"staged")
+            open_place(roots.job_folder(job.id) / name).write_bytes(b"staged")
         job = jobs.record(job, staged_at=utc_now(), sign_call_started_at=utc_now())
         if status is not JobStatus.PROCESSING:
             job = jobs.transition(job, "sign", by=Actor.WORKER, message="Signed").job
@@ -181,7 +172,7 @@ def test_a_folder_without_a_job_is_reported_and_left(
     jobs: Jobs, roots: WorkRoots, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CLU-10: by count and name; a stray file is no folder."""
-    roots.open_job_folder("someone-elses")
+    roots.job_folder("someone-elses").mkdir()
     (roots.processing / "file").touch()
     with caplog.at_level(logging.WARNING):
         report = sweep(jobs, roots)

@@ -11,9 +11,10 @@ from typing import Any
 import attrs
 import pytest
 
-from bulksigner.contract.signing import Format
+from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.files.work import WorkRoots
-from bulksigner.jobs.model import Birth, Job, JobSource, Owner
+from bulksigner.intake.folders import OpenedFolder, OpenedFolders
+from bulksigner.jobs.model import Job, Owner
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor
 from bulksigner.jobs.store import Jobs
@@ -24,6 +25,8 @@ from bulksigner.records.tables import EventRow
 from bulksigner.retention.policy import ClassRule, Policy, RetentionClass
 from bulksigner.retention.records import acknowledge
 from bulksigner.retention.run import Retention
+from bulksigner.statistics.timings import Spans, write_timings
+from bulksigner.testing.rows import new_birth
 
 NOW = datetime.datetime(2026, 8, 12, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -38,13 +41,17 @@ class Ground:
     clock: datetime.datetime = NOW
     count: int = 0
 
+    @property
+    def input(self) -> Path:
+        """The input folder of every job."""
+        return self.roots.root / "input"
+
     def take(self, age: float, parent: str | None = None) -> Job:
-        """Make a job that a worker has."""
+        """Make a job that a worker has; its input is gone."""
         self.count += 1
-        at, path = self.clock - age * DAY, f"/in/{self.count}"
+        at, path = self.clock - age * DAY, str(self.input / str(self.count))
         queue = Queue(self.store, lambda: at)
-        queue.enqueue([Birth(file_name=str(self.count), original_path=path, input_folder="in", profile_name="p",
-            format=Format.PADES, source=JobSource.WATCHER, message="Queued", parent_job_id=parent)])  # fmt: skip
+        queue.enqueue([new_birth(str(self.count), original_path=path, parent_job_id=parent)])
         [changed] = queue.claim(1, Owner("a", "1"))
         return changed.job
 
@@ -61,10 +68,20 @@ class Ground:
             signed, "complete", by=Actor.WORKER, message="Completed", output_modified_at=modified_at
         ).job
 
-    def fail(self, age: float, parent: str | None = None) -> Job:
+    def collect(self, age: float, parent: str | None = None, spans: Spans | None = None) -> Job:
+        """Make a job that delivered a file which was collected since."""
+        job = self.complete(age, parent)
+        Path(str(job.output_path)).unlink()
+        if spans is not None and job.completed_at is not None:
+            at = job.completed_at
+            self.store.write(lambda: write_timings(self.store, job, spans, at))
+        return job
+
+    def fail(self, age: float, parent: str | None = None, *, is_kept: bool = True) -> Job:
         """Make a job that failed, with its folder under `error/`."""
         job = self.take(age, parent)
-        self.folder("error", job.id)
+        if is_kept:
+            self.folder("error", job.id)
         jobs = Jobs(self.store, lambda: self.clock - age * DAY)
         return jobs.transition(job, "fail", by=Actor.WORKER, message="Failed").job
 
@@ -86,13 +103,14 @@ class Ground:
         return [row[0] for row in self.store.read(lambda: self.store.execute(prepared).rows)]
 
     def retention(self, fingerprint: str = "policy", **options: Any) -> Retention:
-        """A policy that keeps outputs 10, errors and orphans 30 and events 365 days, unless told otherwise."""
-        days = {kind.value: days for kind, days in zip(RetentionClass, (10, 30, 30, 365), strict=True)}
+        """A policy that keeps jobs 90, outputs 10, errors and orphans 30, events 365 days, unless told otherwise."""
+        days = {kind.value: days for kind, days in zip(RetentionClass, (90, 10, 30, 30, 365), strict=True)}
         rules = {kind: ClassRule(days[kind.value]) for kind in options.pop("classes", RetentionClass)}
         rules |= options.pop("rules", {})
         policy = Policy(options.pop("enforces", True), options.pop("interval", None), options.pop("max_items", 10_000),
-            rules, fingerprint)  # fmt: skip
-        return Retention(self.store, self.roots, policy, clock=lambda: self.clock, **options)
+            rules, fingerprint, options.pop("releases_names", False))  # fmt: skip
+        folders = options.pop("folders", None) or OpenedFolders([OpenedFolder("in", LocalFolder(self.input))])
+        return Retention(self.store, self.roots, folders, policy, clock=lambda: self.clock, **options)
 
     def accepted(self, **options: Any) -> Retention:
         """A policy that was previewed and acknowledged."""
@@ -118,6 +136,7 @@ def ground(store: Store, tmp_path: Path) -> Ground:
     """An empty ground, once on each engine."""
     roots = WorkRoots(tmp_path / "data")
     roots.prepare()
+    (roots.root / "input").mkdir()
     return Ground(store, roots)
 
 

@@ -43,6 +43,8 @@ def furnish(ground: Any) -> dict[str, Any]:
         "old orphan": ground.folder("processing", "orphan-1", 31),
         "old orphan in error": ground.folder("error", "orphan-2", 31),
         "young orphan": ground.folder("error", "orphan-3", 29),
+        "old job": ground.collect(91),
+        "young job": ground.collect(89),
     }
     ground.event(366)
     ground.event(364)
@@ -51,7 +53,7 @@ def furnish(ground: Any) -> dict[str, Any]:
 
 
 def test_old_things_go_and_young_ones_stay(ground: Any) -> None:
-    """STA-59, STA-61, STA-63, STA-64: by class, each from its own age; never a file in `output/` that no job names."""
+    """STA-59, STA-61 to STA-64: by class, each from its own age; never a file in `output/` that no job names."""
     made = furnish(ground)
     before, retention = ground.tree(), ground.accepted()
     assert ground.tree() == before
@@ -63,6 +65,7 @@ def test_old_things_go_and_young_ones_stay(ground: Any) -> None:
     }  # fmt: skip
     assert before - ground.tree() == gone
     assert counts(run) == {
+        "Jobs": (1, 1, 0, 0),
         "Output": (1, 1, 0, 0),
         "Error": (1, 1, 0, 0),
         "Orphans": (2, 2, 0, 0),
@@ -71,7 +74,10 @@ def test_old_things_go_and_young_ones_stay(ground: Any) -> None:
     assert ground.events().count("ServiceStarted") == 1
     assert run.tallies["Orphans"]["bytes"] == 10
     assert run.tallies["Output"]["samples"] == [Path(made["old output"].output_path).name]
-    assert Jobs(ground.store).get(made["old output"].id) == made["old output"]
+    jobs = Jobs(ground.store)
+    for name in ("old output", "old error", "young job"):
+        assert jobs.get(made[name].id) == made[name]
+    assert jobs.get(made["old job"].id) is None
 
 
 def test_a_preview_names_exactly_what_the_run_lets_go(ground: Any) -> None:

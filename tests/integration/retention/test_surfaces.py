@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,40 @@ def test_a_service_runs_its_policy_by_itself(make_harness: Any) -> None:
         time.sleep(0.02)
     assert (run.actor, run.is_preview, run.tallies["Orphans"]["matched"]) == ("Schedule", True, 1)
     made.close()
+
+
+def test_old_jobs_go_from_a_whole_service(make_harness: Any, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """STA-62, STA-66, STA-68: by command, with the folders of the settings; a failed file that waits keeps its job."""
+    made = make_harness(
+        settings={"Retention:Enabled": True, "Retention:Mode": "Enforce", "Retention:Jobs:KeepDays": 90}
+    )
+    for name, value in made.environ.items():
+        monkeypatch.setenv(name, value)
+    made.drop("folha.rem", b"signed")
+    made.drop("broken.pdf", b"no PDF")
+    done, failed = sorted(made.run_until_idle(), key=lambda job: job.file_name == "broken.pdf")
+    made.output("folha.rem.p7m").unlink()
+    with Path(failed.original_path).open("rb") as waiting:
+        assert waiting.read() == b"no PDF"
+    store, old = made.service.store, "2020-01-01T00:00:00.000000Z"
+    for column in ("created_at", "completed_at"):
+        store.write(lambda column=column: store.database.execute_sql(f"UPDATE job SET {column} = '{old}'"))
+    shutil.rmtree(made.service.roots.error / failed.id)
+    capsys.readouterr()
+    assert main(["retention", "preview", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert f"GOES  Jobs      folha.rem {done.id}" in shown
+    assert f"KEPT  Jobs      broken.pdf {failed.id}  (its input is still there)" in shown
+    preview = last_run(store)
+    assert preview is not None
+    assert main(["retention", "acknowledge", "--preview", preview.id, "--by", "Ana"]) == 0
+    answer = client_of(made).simulate_post("/api/cleanup").json
+    assert answer["classes"] == [
+        {"class": "Jobs", "matched": 2, "removed": 1, "moved": 0, "kept": 1, "failed": 0, "bytes": 0}
+    ]
+    assert [job.id for job in made.jobs()] == [failed.id]
+    assert made.service.figures.read().total.count == 1
+    made.drop("folha.rem", b"again")
+    made.run_until_idle()
+    refused = {job.file_name: job.error_code for job in made.jobs()}
+    assert refused["folha.rem"] == "file.already-processed"

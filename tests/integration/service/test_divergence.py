@@ -12,10 +12,9 @@ import peewee
 import pytest
 
 from bulksigner.contract.errors import NotAllowed
-from bulksigner.contract.signing import Format
 from bulksigner.exposure import expose
 from bulksigner.files import durable
-from bulksigner.jobs.model import Birth, Job, JobSource
+from bulksigner.jobs.model import Job, JobSource
 from bulksigner.jobs.states import JobStatus
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.tasks import CheckTask, SignTask
@@ -23,6 +22,7 @@ from bulksigner.records.prepared import Prepared
 from bulksigner.records.tables import EventRow, JobRow
 from bulksigner.testing.files import pdf_file
 from bulksigner.testing.harness import Harness
+from bulksigner.testing.rows import new_birth
 
 OPERATOR = Person("operator", "ApiKey")
 FIRST, SECOND = pdf_file(pages=1), pdf_file(pages=2)
@@ -162,15 +162,7 @@ def test_a_hand_back_meets_the_rule_of_names_for_other_jobs(
     """PIPE-53, PIPE-111: exempt from the job that left it only; the file and its name are accounted for."""
     drop_handbacks(harness, monkeypatch)
     diverge(harness, monkeypatch)
-    other = Birth(
-        file_name="A.PDF",
-        original_path="/elsewhere/A.PDF",
-        input_folder="elsewhere",
-        profile_name="default",
-        format=Format.PADES,
-        source=JobSource.RETRY,
-        message="Queued by another instance",
-    )
+    other = new_birth("A.PDF", original_path="/elsewhere/A.PDF", input_folder="elsewhere", source=JobSource.RETRY)
     [born] = harness.service.queue.enqueue([other])
     assert born.job is not None
     if way == "rescan":

@@ -93,7 +93,12 @@ def stored(name: str) -> str:
 
 def profile(number: int, folder: Path, **keys: str) -> dict[str, str]:
     """Return the variables of one profile with a PFX certificate."""
-    given = {"Certificate__Source": "Pfx", "Certificate__Pfx__Path": str(folder / "company.pfx"), **keys}
+    given = {
+        "Certificate__Source": "Pfx",
+        "Certificate__Pfx__Path": str(folder / "company.pfx"),
+        "ValidateCertificate": "false",
+        **keys,
+    }
     return {f"Signing__Profiles__{number}__{key}": value for key, value in given.items()}
 
 

@@ -107,6 +107,25 @@ def test_a_certificate_that_has_ended_is_a_red_row(built: Any) -> None:
     assert "expired at" in row.detail
 
 
+def test_a_key_that_failed_turns_the_row_of_its_profile_red(built: Any) -> None:
+    """API-86, OPS-114: what a key says of its last signature, as long as it says so; it does not gate."""
+
+    class Tired:
+        fault: str | None = "DeviceRemoved at noon"
+
+    service = built()
+    [profile] = service.profiles.all
+    key = Tired()
+    for name in ("certificate", "chain", "algorithm", "sign", "sign_digest", "close"):
+        setattr(key, name, getattr(profile.key, name))
+    service.profiles.replace([attrs.evolve(profile, key=key)])
+    report = service.readiness.report()
+    row = rows_of(report)["signing-profile:default"]
+    assert (row.ok, row.detail, report.ready) == (False, "DeviceRemoved at noon", True)
+    key.fault = None
+    assert rows_of(service.readiness.report())["signing-profile:default"].ok
+
+
 def test_profiles_that_cannot_serve_do_not_gate(built: Any, tmp_path: Path) -> None:
     """API-80, API-86, API-88: a key that is gone and a folder that this host does not have."""
     built().stop()

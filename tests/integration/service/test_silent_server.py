@@ -70,7 +70,8 @@ def test_health_is_not_held_up_by_a_silent_database(
         server.stop()
         service.store = own
     assert (status, {status for status, _ in answers}, len(answers)) == (200, {500}, CLIENTS)
-    assert seconds < 4
+    # Before the first of them has given up waiting: health has a thread of its own.
+    assert seconds < 1.5
     assert max(seconds for _, seconds in answers) < 6
 
 

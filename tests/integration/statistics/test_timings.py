@@ -15,8 +15,7 @@ import attrs
 import pytest
 
 from bulksigner.contract.errors import RaceLost
-from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Birth, Job, JobSource, Owner
+from bulksigner.jobs.model import Job, Owner
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
@@ -27,6 +26,7 @@ from bulksigner.records.times import read_time
 from bulksigner.statistics import figures as figures_module
 from bulksigner.statistics.figures import Figures, Panel, read_figures
 from bulksigner.statistics.timings import Spans, reset_statistics, to_milliseconds, write_timings
+from bulksigner.testing.rows import new_birth
 
 NOW = datetime.datetime(2026, 8, 12, 12, tzinfo=datetime.UTC)
 SECOND = datetime.timedelta(seconds=1)
@@ -37,8 +37,7 @@ NO = {EngineKind.SQLITE: "0", EngineKind.POSTGRESQL: "FALSE"}
 def verifying(store: Store, name: str = "a.pdf") -> Job:
     """Return a job that has only its end before it."""
     queue, jobs = Queue(store), Jobs(store)
-    queue.enqueue([Birth(file_name=name, original_path=f"/in/{name}", input_folder="in", profile_name="payments",
-        format=Format.PADES, source=JobSource.WATCHER, message="Queued")])  # fmt: skip
+    queue.enqueue([new_birth(name, profile_name="payments")])
     [changed] = queue.claim(1, Owner("signer-1", "life-1"))
     return jobs.transition(changed.job, "sign", by=Actor.WORKER, message="Signed").job
 
@@ -330,8 +329,7 @@ def test_a_job_that_waits_for_people_counts_from_its_release(store: Store) -> No
     """STA-09, STA-10, STA-99: release and requeue set the anchor of the wait anew."""
     clock = [NOW]
     queue, jobs = Queue(store, lambda: clock[0]), Jobs(store, lambda: clock[0])
-    queue.enqueue([Birth(file_name="a", original_path="/in/a", input_folder="in", profile_name="p",
-        format=Format.PADES, source=JobSource.WATCHER, message="Queued")])  # fmt: skip
+    queue.enqueue([new_birth()])
     [changed] = queue.claim(1, Owner("a", "1"))
     parked = jobs.transition(changed.job, "park", by=Actor.WORKER, message="Parked").job
     clock[0] += datetime.timedelta(days=2)

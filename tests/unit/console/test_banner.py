@@ -29,6 +29,7 @@ FACTS = BannerFacts(
     logs="stdout, Information",
     plugins_loaded_count=2,
     plugins_failed_count=0,
+    trust_set="ICP-Brasil, 2 roots",
 )
 
 
@@ -49,16 +50,28 @@ operational store = SQLite (/var/lib/bulksigner/db/bulksigner.db)
 signing engine    = pyHanko 0.30, cryptography 46
 cert source       = Pkcs11 (module=/usr/lib/softhsm.so)
 signing policy    = PAdES + CAdES + XAdES baseline (B-B), no national policy
-trust set         = none (certificate chains are not validated)
+trust set         = ICP-Brasil, 2 roots
 encryption        = disabled
 plugins           = 2 loaded, 0 failed
 logs              = stdout, Information
 poll interval     = 2s
 pipeline          = running
 ready             = (anonymous)
+metrics           = (API key)
 version           = 0.1.0+9a3f2c1e4b
 ================================================================================"""
     )
+
+
+def test_encryption_is_told_either_way() -> None:
+    """ENC-06, OPS-31."""
+    assert "encryption        = enabled (BSENC v1, salt loaded)" in ready_panel(attrs.evolve(FACTS, encrypts=True))
+
+
+def test_who_may_ask_for_readiness_and_metrics() -> None:
+    """OPS-31, CFG-152, CFG-153: as the settings say."""
+    panel = ready_panel(attrs.evolve(FACTS, ready_needs_key=True, metrics_need_key=False))
+    assert "\nready             = (API key)\nmetrics           = (anonymous)\n" in panel
 
 
 def test_backups_have_a_row_where_they_are_on() -> None:

@@ -32,6 +32,7 @@ def test_the_profile_panel() -> None:
             Format.XADES,
             None,
             verify=True,
+            encrypt=True,
             enabled=False,
             certificate_not_after=NOW + datetime.timedelta(days=9),
         ),
@@ -44,7 +45,7 @@ def test_the_profile_panel() -> None:
 ================================ Signing profiles ================================
   default   auto · cert=Pfx · verify=on · encrypt=off · validate-cert=off
   folha     DEGRADED · Cades · cert=Pkcs11 · verify=off · encrypt=off · validate-cert=off · folder=folha-in
-  nfe       Xades · cert=none · verify=on · encrypt=off · validate-cert=off · disabled
+  nfe       Xades · cert=none · verify=on · encrypt=on · validate-cert=off · disabled
 FAIL  Profile 'folha': the token is not present
 WARN  Profile 'default': {chain}
 WARN  Profile 'folha': verify=off; signed files are not checked before they leave

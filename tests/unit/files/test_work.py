@@ -9,7 +9,7 @@ import pytest
 
 from bulksigner.contract.errors import BulkSignerError, StartRefused
 from bulksigner.files import durable
-from bulksigner.files.work import WorkRoots
+from bulksigner.files.work import WorkRoots, open_place
 
 
 @pytest.fixture
@@ -71,13 +71,26 @@ def test_roots_on_two_file_systems_refuse_the_start(tmp_path: Path) -> None:
 
 def test_a_failed_job_keeps_its_folder_in_error(roots: WorkRoots) -> None:
     """PIPE-86: processing/<id> becomes error/<id>; a job without a folder is no error."""
-    (roots.open_job_folder("a") / "file").touch()
+    open_place(roots.job_folder("a") / "file").touch()
     assert roots.fail_job_folder("a") == roots.error_folder("a")
     assert (roots.error / "a" / "file").exists()
     assert roots.fail_job_folder("a") is None
-    roots.open_job_folder("b")
+    open_place(roots.job_folder("b") / "file").touch()
     roots.discard_job_folder("b")
     assert list(roots.processing.iterdir()) == []
+
+
+def test_a_place_is_made_and_cleared(roots: WorkRoots) -> None:
+    """PIPE-74: what a lost worker copied goes; what else is in the folder stays."""
+    place = roots.job_folder("a") / "file"
+    for content in (b"half a co", b"py"):
+        assert open_place(place) == place
+        assert not place.exists()
+        place.write_bytes(content)
+    beside = roots.job_folder("a") / "other"
+    beside.touch()
+    open_place(place)
+    assert list(place.parent.iterdir()) == [beside]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc/passwd", "a\0b"])

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
 from bulksigner.contract.settings import Secret
-from bulksigner.observability.redaction import Scrubber, is_sensitive, mask_cpf, mask_emails
+from bulksigner.observability.redaction import (
+    Scrubber,
+    is_sensitive,
+    list_environment_secrets,
+    mask_cpf,
+    mask_emails,
+)
 
 SECRET = 'cañary/"key+1234 &5678'
 
@@ -40,8 +49,12 @@ def test_an_ordinary_name_is_not_masked(name: str) -> None:
         urllib.parse.quote(SECRET, safe=""),
         urllib.parse.quote(SECRET),
         urllib.parse.quote_plus(SECRET),
+        re.sub("%..", lambda match: match[0].lower(), urllib.parse.quote(SECRET, safe="")),
         json.dumps(SECRET),
         json.dumps(SECRET, ensure_ascii=False),
+        repr(SECRET),
+        ascii(SECRET),
+        html.escape(SECRET),
         base64.b64encode(SECRET.encode()).decode(),
         base64.b64encode(b"u:" + SECRET.encode() + b"tail").decode(),
         base64.urlsafe_b64encode(b"x" + SECRET.encode()).decode(),
@@ -84,3 +97,63 @@ def test_personal_data_is_reduced() -> None:
     assert mask_cpf("CN=MARIA:12345678909") == "CN=MARIA:***.***.***-09"
     assert mask_cpf("123.456.789-09") == "***.***.***-09"
     assert mask_cpf("CNPJ 12345678000195") == "CNPJ 12345678000195"
+
+
+def test_a_stored_message_has_no_cpf_either() -> None:
+    """SEC-57, SEC-59: by its form, or by its check digits where it is bare; other numbers stay."""
+    scrubber = Scrubber([SECRET])
+    cleaned = scrubber.clean_text(f"{SECRET} of 529.982.247-25 and 52998224725, a@b.br, not 12345678901 or 11111111111")
+    assert cleaned == "*** of ***.***.***-25 and ***.***.***-25, a***@b.br, not 12345678901 or 11111111111"
+    job = "0f8fad5b-d9cb-469f-a165-a52998224725"
+    assert scrubber.clean_text(f"Retry of {job}") == f"Retry of {job}"
+    assert scrubber.clean_text("CNPJ 11.222.333/0001-81 stays") == "CNPJ 11.222.333/0001-81 stays"
+
+
+def test_the_facts_of_an_event_are_walked() -> None:
+    """SEC-55, SEC-57: names that say secret, and secrets anywhere; what programs look up again stays as it is."""
+    facts = {
+        "password": "short",
+        "changes": {"Pkcs12Password": {"old": "a", "new": "b"}, "Format": [f"x{SECRET}y", 3, None]},
+        "folder": "/mnt/ana@host/52998224725",
+        "jobsLeft": 0,
+        "drained": True,
+    }
+    assert Scrubber([SECRET]).clean_facts(facts) == {
+        "password": "***",
+        "changes": {"Pkcs12Password": "***", "Format": ["x***y", 3, None]},
+        "folder": "/mnt/ana@host/52998224725",
+        "jobsLeft": 0,
+        "drained": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("GET /approvals/link/abc-123_x?a=b", "GET /approvals/link/***?a=b"),
+        ('{Path: "/approvals/link/abc"}', '{Path: "/approvals/link/***"}'),
+        ("/approvals/cloud/return?code=1&state=2 x", "/approvals/cloud/return?*** x"),
+        ("/approvals/export/mine", "/approvals/export/mine"),
+    ],
+)
+def test_links_lose_what_is_secret_of_them(line: str, expected: str) -> None:
+    """SEC-58: the token of a link, and every value of a return."""
+    assert Scrubber().scrub(line) == expected
+
+
+def test_variables_that_are_named_like_secrets(tmp_path: Path) -> None:
+    """SEC-56, SEC-43: a PIN or a password of another library; what names a file is no secret."""
+    (tmp_path / "token").touch()
+    environ = {
+        "BULK_SIGNER_PKCS11_PIN": "pin of a token",
+        "PGPASSWORD": "of the database",
+        "TOKEN_FILE": str(tmp_path / "token"),
+        "API_TOKEN": "/starts like a path",
+        "PATH": "/usr/bin",
+        "ConnectionStrings__Default": "Data Source=/data/db/bulksigner.db",
+        "OTHER_CONNECTION_STRING": "/data/db/new.db",
+        "CONNECTION_STRING": "postgresql://u:p@h/d",
+        "MAPPING": "x",
+    }
+    found = [secret.reveal() for secret in list_environment_secrets(environ)]
+    assert found == ["pin of a token", "of the database", "/starts like a path", "postgresql://u:p@h/d"]

@@ -133,6 +133,14 @@ def test_only_a_failed_job_can_be_retried(status: JobStatus) -> None:
     assert refusal(operator(job(status=status))) == (NotAllowed, "job.not-failed")
 
 
+@pytest.mark.parametrize(("folder", "advice"), [("in", "Rescan its folder"), (None, "Delete it and upload")])
+def test_a_canceled_job_is_told_what_helps(folder: str | None, advice: str) -> None:
+    """PIPE-99, PIPE-100: a retry never will, so the refusal does not speak of one again."""
+    with pytest.raises(NotAllowed) as refused:
+        operator(job(status=JobStatus.CANCELED, input_folder=folder)).retry(JOB_ID, OPERATOR)
+    assert advice in refused.value.message
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [

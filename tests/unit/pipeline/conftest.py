@@ -15,10 +15,11 @@ from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.validation import CheckReport, StagedFile
+from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files.work import WorkRoots
 from bulksigner.formats.model import Checked
 from bulksigner.jobs import listing
-from bulksigner.jobs.model import Birth, Changed, Job, JobSource, Owner, utc_now
+from bulksigner.jobs.model import Changed, Job, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.lanes import Done
@@ -30,12 +31,13 @@ from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.registry import Provided, Registry, RegistryBuilder
-from bulksigner.profiles.model import KeyReference, OpenedProfile, StoredProfile
+from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.migrate import migrate
 from bulksigner.records.sqlite import open_sqlite
 from bulksigner.records.store import Act, Store
 from bulksigner.statistics.timings import Spans
+from bulksigner.testing.rows import new_birth, stored_profile
 
 EMPTY = RegistryBuilder().build((), (), (), {}, None)
 DAY = datetime.timedelta(days=1)
@@ -58,7 +60,7 @@ class Key:
 
 @attrs.define
 class FakeEngine:
-    """Signs by writing a mark in front of the content; `act` may do anything before.
+    """Signs by writing a mark in front of the content; `act` may do anything before, and `before` ahead of any task.
 
     For each kind of task in `losses` a worker is lost once, after the task was done or before.
     """
@@ -69,6 +71,8 @@ class FakeEngine:
     see: Callable[[bytes], bytes] = lambda content: content
     check_error: BaseException | None = None
     losses: dict[type, bool] = attrs.field(factory=dict)
+    envelope_key: EnvelopeKey | None = None
+    before: Callable[[Task[Any]], None] = lambda _: None
 
     def open(self, reference: KeyReference, key: Any) -> None:
         """Know every key."""
@@ -80,6 +84,7 @@ class FakeEngine:
         apart(lambda: self.perform(task)).begin(done)
 
     def perform(self, task: Task[Any]) -> Any:
+        self.before(task)
         is_done = self.losses.pop(type(task), None)
         if is_done is not None:
             if is_done:
@@ -87,7 +92,7 @@ class FakeEngine:
             raise WorkerLost("The signing worker was lost.")
         if isinstance(task, SignTask):
             return self.sign(task)
-        return self.check(task) if isinstance(task, CheckTask) else carry_out(task, EMPTY, {})
+        return self.check(task) if isinstance(task, CheckTask) else carry_out(task, EMPTY, {}, self.envelope_key)
 
     def sign(self, task: SignTask) -> Measured:
         self.tasks.append(task)
@@ -191,6 +196,7 @@ class Rig:
     moody: Any = None
     validation_limit_seconds: float = 300.0
     record_timings: Callable[[Job, Spans], None] | None = None
+    count_envelope: Callable[[], None] | None = None
 
     @property
     def registry(self) -> Registry:
@@ -215,6 +221,7 @@ class Rig:
             now=utc_now,
             validation_limit_seconds=self.validation_limit_seconds,
             record_timings=self.record_timings,
+            count_envelope=self.count_envelope,
         )
 
     def worker(self, slots: int = 1, poll_interval_seconds: float = 60.0, **options: Any) -> Worker:
@@ -231,16 +238,7 @@ class Rig:
         """Put a file into the folder and enqueue it."""
         path = self.folder_path / name
         path.write_bytes(content)
-        birth = Birth(
-            file_name=name,
-            original_path=str(path),
-            input_folder="in",
-            profile_name="default",
-            format=format,
-            source=JobSource.WATCHER,
-            message="Queued from folder in",
-        )
-        [answer] = self.queue.enqueue([birth])
+        [answer] = self.queue.enqueue([new_birth(name, original_path=str(path), format=format)])
         assert answer.job is not None
         return answer.job
 
@@ -292,9 +290,7 @@ def rig(tmp_path: Path, migrated: bytes) -> Iterator[Rig]:
     folder_path = tmp_path / "in"
     folder_path.mkdir()
     now = utc_now()
-    stored = StoredProfile(
-        "id", "default", True, None, "Local", True, False, False, "Pfx", {}, {}, {}, None
-    )  # fmt: skip
+    stored = stored_profile()
     yield Rig(
         store=store,
         folder_path=folder_path,

@@ -8,21 +8,17 @@ import attrs
 import pytest
 
 from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Birth, JobSource
 from bulksigner.jobs.states import JobStatus
+from bulksigner.testing.rows import new_birth
 
 
 def run(rig: Any, *, sidecar_sha256: str | None, act: Any = lambda _: None) -> Any:
     path = rig.folder_path / "folha.rem"
     path.write_bytes(b"content")
-    birth = Birth(
-        file_name=path.name,
+    birth = new_birth(
+        path.name,
         original_path=str(path),
-        input_folder="in",
-        profile_name="default",
         format=Format.CADES,
-        source=JobSource.WATCHER,
-        message="Queued from folder in",
         metadata={"lote": "17"},
         sidecar_sha256=sidecar_sha256,
     )

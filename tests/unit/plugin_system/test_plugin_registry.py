@@ -193,6 +193,24 @@ def test_banner_rows_are_collected_and_checked(load: Any, plugin: Any) -> None:
     assert registry.rows[1].state is PluginState.FAILED
 
 
+def test_a_provider_that_keeps_notes_is_given_those_of_its_plugin(load: Any, plugin: Any) -> None:
+    """BEY-31: `KeepsNotes` beside any role; the others are not asked, and one that breaks is named."""
+
+    class Keeping(Source):
+        def take_notes(self, notes: Any) -> None:
+            if notes == "notes of broken":
+                raise ValueError("no paper")
+            self.taken = notes
+
+    keeping = Keeping("Token")
+    registry = load(plugin("card", giving(SOURCES, [keeping, Source("Card")]))).providers({})
+    registry.hand_notes(lambda name: f"notes of {name}")
+    assert keeping.taken == "notes of card"
+    registry = load(plugin("broken", giving(SOURCES, [Keeping()]))).providers({})
+    with pytest.raises(PermanentFailure, match="plugin broken broke: ValueError: no paper"):
+        registry.hand_notes(lambda name: f"notes of {name}")
+
+
 def test_the_other_roles_come_in_the_order_of_their_plugins(load: Any, plugin: Any) -> None:
     """Providers that are asked one after the other have a stable order."""
     one, two = Validator(), Validator()

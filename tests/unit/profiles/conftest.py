@@ -202,8 +202,11 @@ def classes() -> Any:
 def core_with(classes: Any) -> Callable[..., Any]:
     """Make the part of the settings that profiles read."""
 
-    def make(*seeds: Any, certificate: Any = None, folders: Any = ()) -> Any:
-        signing = types.SimpleNamespace(profiles=seeds, certificate=certificate)
-        return types.SimpleNamespace(signing=signing, storage=types.SimpleNamespace(inputs=tuple(folders)))
+    def make(*seeds: Any, certificate: Any = None, folders: Any = (), encrypts: bool = False) -> Any:
+        return types.SimpleNamespace(
+            signing=types.SimpleNamespace(profiles=seeds, certificate=certificate),
+            storage=types.SimpleNamespace(inputs=tuple(folders)),
+            encryption=types.SimpleNamespace(enabled=encrypts),
+        )
 
     return make

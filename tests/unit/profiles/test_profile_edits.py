@@ -20,24 +20,11 @@ from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import EventRow, ProfileRow
 from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
 PASSWORD = "correct horse battery"
-PROFILE = StoredProfile(
-    id="1",
-    name="contracts",
-    enabled=True,
-    format=Format.PADES,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="Pfx",
-    certificate_block={"Path": "/good"},
-    sealed={},
-    extras={},
-    input_folder=None,
-)
+PROFILE = stored_profile("contracts", format=Format.PADES, certificate_block={"Path": "/good"})
 
 
 @pytest.fixture
@@ -56,8 +43,13 @@ def put(profiles: Any, clock: Any) -> Callable[..., StoredProfile]:
 def editor_with(profiles: Any, registry: Any, sealer_with: Any, clock: Any) -> Callable[..., ProfileEditor]:
     """Make an editor of a host with the folders `in` and `out`, for a value of `Signing:ProfileSecretsKey`."""
 
-    def make(key: str = KEY, keep: Callable[[Secret], None] = lambda _: None) -> ProfileEditor:
-        return ProfileEditor(profiles, registry, sealer_with(key), {"in", "out"}, clock, keep)
+    def make(
+        key: str = KEY, keep: Callable[[Secret], None] = lambda _: None, *, is_encryption_on: bool = False
+    ) -> ProfileEditor:
+        folders = {"in", "out"}
+        return ProfileEditor(
+            profiles, registry, sealer_with(key), folders, clock, keep, is_encryption_on=is_encryption_on
+        )
 
     return make
 
@@ -184,6 +176,9 @@ def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: A
         ({}, {"values": {"Certificate:Source": "Pkcs11"}}, "profile.invalid", "Certificate:Source"),
         ({}, {"values": {"Certificate:Pfx:Path": None}}, "profile.invalid", "Certificate:Pfx:Path"),
         ({}, {"values": {"CheckDepth": "deep"}}, "profile.invalid", "CheckDepth"),
+        ({}, {"values": {"Verfiy": None}}, "profile.invalid", "Verfiy"),
+        ({}, {"values": {"Certificate:Pfx:Phat": None}}, "profile.invalid", "Certificate:Pfx:Phat"),
+        ({}, {"values": {"Nonsense:Below": None, "Nonsense": None}}, "profile.invalid", "Nonsense:Below"),
         ({"input_folder": "in"}, {"values": {"Enabled": "false"}}, "profile.folder-bound", "InputFolder"),
         ({"enabled": False}, {"folder": "in"}, "profile.folder-bound", "InputFolder"),
         ({}, {"folder": "elsewhere"}, "profile.folder-unknown", "InputFolder"),
@@ -218,6 +213,32 @@ def test_each_rule_refuses(
         edit(**wish)
     assert (code, key) in objections(caught)
     assert profiles.get("contracts") == before
+
+
+def test_a_profile_encrypts_only_where_encryption_is_on(
+    put: Any, edit: Any, editor_with: Any, profiles: Any, events: Any
+) -> None:
+    """CFG-91, ENC-20: refused while the service does not encrypt; switched off at any time."""
+    put()
+    with pytest.raises(ProfileRefused) as caught:
+        edit(values={"Encrypt": "true"})
+    assert objections(caught) == {("profile.invalid", "Encrypt")}
+    assert "Encryption:Enabled" in str(caught.value)
+    assert not profiles.get("contracts").encrypt
+    editor_with(is_encryption_on=True).edit("contracts", ProfileChange({"encrypt": "true"}), by="operator")
+    assert profiles.get("contracts").encrypt
+    assert "Encrypt false → true" in events()[-1][1]
+    edit(values={"Encrypt": "false"})
+    assert not profiles.get("contracts").encrypt
+
+
+def test_a_key_that_is_taken_back_by_a_wrong_name_is_told_the_nearest(put: Any, edit: Any, profiles: Any) -> None:
+    """CFG-16: it would change nothing without a word; what is stored for a plugin that is away can be taken back."""
+    put(extras={"Gone": "x"})
+    with pytest.raises(ProfileRefused, match="Verfiy: is no key of a profile; the nearest known key is Verify"):
+        edit(values={"Verfiy": None})
+    edit(values={"Gone": None, "Verify": None, "CheckDepth": None})
+    assert profiles.get("contracts").extras == {}
 
 
 def test_default_is_never_disabled(put: Any, edit: Any) -> None:
@@ -380,7 +401,9 @@ def test_a_profile_is_created_by_the_same_rules(put: Any, editor_with: Any, prof
     assert profiles.saves() == saves + 1
     ((kind, message, facts),) = events()
     assert kind == "SigningProfileCreated"
-    assert message.endswith("format Pades, method Local, certificate Pfx, verify true. Input folder: in.")
+    assert message.endswith(
+        "format Pades, method Local, certificate Pfx, verify true, encrypt false. Input folder: in."
+    )
     assert facts["inputFolder"] == "in"
     with pytest.raises(ProfileRefused) as caught:
         editor_with().create("INVOICES", change, by="operator")

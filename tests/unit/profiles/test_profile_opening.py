@@ -18,22 +18,11 @@ from bulksigner.profiles.opened import ProfileOpener, open_profiles
 from bulksigner.records.errors import StoreFailed
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import ProfileRow
+from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
-PROFILE = StoredProfile(
-    id="1",
-    name="contracts",
-    enabled=True,
-    format=Format.PADES,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="pfx",
-    certificate_block={"Path": "/good"},
-    sealed={},
-    extras={},
-    input_folder=None,
+PROFILE = stored_profile(
+    "contracts", format=Format.PADES, certificate_source="pfx", certificate_block={"Path": "/good"}
 )
 
 
@@ -299,6 +288,24 @@ def test_a_renewal_opens_only_what_an_edit_asks_for(
     assert "CheckCNAB240" in (unchecked.degraded or "")
     assert opener.renew(unchecked, row).degraded is None
     assert len(source.blocks) == 4
+
+
+def test_a_profile_that_encrypts_does_not_sign_while_encryption_is_off(
+    put: Any, profiles: Any, registry: Any, sealer_with: Any
+) -> None:
+    """CFG-91, CFG-115: a setting that was lost must not turn envelopes into clear files."""
+    put("contracts", encrypt=True)
+    put("plain")
+    off = open_profiles(profiles, registry, sealer_with(""))
+    encrypting, plain = off.all
+    assert "Encryption:Enabled is false" in (encrypting.degraded or "")
+    assert encrypting.key is None
+    assert plain.degraded is None
+    on = open_profiles(profiles, registry, sealer_with(""), is_encryption_on=True)
+    assert on.all[0].degraded is None
+    opener = ProfileOpener(registry, sealer_with(""))
+    renewed = opener.renew(plain, attrs.evolve(plain.stored, encrypt=True, row_version=2))
+    assert renewed.degraded is not None
 
 
 def test_a_profile_that_needs_no_key_says_who_signs(put: Any, profiles: Any, registry: Any, sealer_with: Any) -> None:

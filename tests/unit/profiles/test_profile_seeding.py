@@ -100,6 +100,15 @@ def test_without_profiles_the_single_certificate_makes_default(
     assert (default.method, default.format, default.verify, default.certificate_source) == ("Local", None, True, "Pfx")
 
 
+@pytest.mark.parametrize("encrypts", [True, False])
+def test_the_made_profile_encrypts_where_the_service_does(
+    encrypts: bool, profiles: Any, core_with: Any, sealer_with: Any, clock: Any
+) -> None:
+    """CFG-83: `Encrypt` is that of `Encryption:Enabled`."""
+    seed_profiles(profiles, core_with(encrypts=encrypts), sealer_with(""), clock)
+    assert profiles.get("default").encrypt is encrypts
+
+
 def test_without_any_certificate_default_has_none(profiles: Any, core_with: Any, sealer_with: Any, clock: Any) -> None:
     """CFG-83: the row is made all the same; opening it degrades it."""
     seed_profiles(profiles, core_with(), sealer_with(""), clock)

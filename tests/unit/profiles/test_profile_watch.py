@@ -13,22 +13,9 @@ from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles, ProfileOpener
 from bulksigner.records.errors import StoreFailed
+from bulksigner.testing.rows import stored_profile
 
-PROFILE = StoredProfile(
-    id="1",
-    name="contracts",
-    enabled=True,
-    format=None,
-    method="Local",
-    verify=True,
-    preserve_file_extension=False,
-    save_as_pem=False,
-    certificate_source="Pfx",
-    certificate_block={"Path": "/good"},
-    sealed={},
-    extras={},
-    input_folder=None,
-)
+PROFILE = stored_profile("contracts", certificate_block={"Path": "/good"})
 
 
 class Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 from datetime import timedelta
 from pathlib import Path
@@ -132,3 +133,18 @@ def test_levels_have_thresholds() -> None:
     thresholds = [level.threshold for level in LogLevel]
     assert thresholds == sorted(thresholds)
     assert len(set(thresholds)) == 7
+
+
+@pytest.mark.parametrize("value", ["2027-12-31", datetime.date(2027, 12, 31)])
+def test_dates_are_read(value: object) -> None:
+    """CFG-08, CFG-197: as text, or as the syntax of a file has them."""
+    assert parse_scalar(value, datetime.date) == datetime.date(2027, 12, 31)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "2027-13-01", "2027-02-30", "31/12/2027", "20271231", 20271231, True, datetime.datetime(2027, 1, 1)]
+)
+def test_what_is_no_date_is_refused(value: object) -> None:
+    """CFG-08: neither another order, nor a day that is none, nor a time of day."""
+    with pytest.raises(Unreadable, match="YYYY-MM-DD"):
+        parse_scalar(value, datetime.date)

@@ -142,7 +142,8 @@ def test_every_failure_is_in_one_refusal(host) -> None:
         "Signing:Profiles[1]:Name",
         "Signing:Profiles[1]:Format",
         "Signing:Profiles[1]:Certificate",
-        "Encryption:Enabled",
+        "Encryption:Password",
+        "Encryption:Salt",
         "Database:Provider",
     } - {"Signing:Profiles[1]:Name"}
     line = refused["Hosting:Threads"].line()

@@ -46,33 +46,32 @@ def test_the_value_that_changes_nothing_is_accepted(pfx_host, row) -> None:
 
 @pytest.mark.parametrize("syntax", ["toml", "json", "yaml"])
 def test_files_cannot_ask_for_what_is_not_there(pfx_host, syntax) -> None:
-    """CFG-91, CFG-92, CFG-101: each sentence says what would have gone wrong."""
+    """CFG-95, CFG-101: each sentence says what would have gone wrong."""
     text = {
-        "toml": "[[signing.profiles]]\nNAME='p'\nformat='cades'\nencrypt=true\nvalidateCertificate=true\n"
+        "toml": "[[signing.profiles]]\nNAME='p'\nformat='cades'\ncheckCnab240=true\n"
         "approval.approvers=[{name='x'}]\ncertificate.pfx.path='/p'\n",
-        "json": '{"Signing:Profiles": [{"Name": "p", "Format": "Cades", "Encrypt": true, "ValidateCertificate": "true",'
+        "json": '{"Signing:Profiles": [{"Name": "p", "Format": "Cades", "CheckCNAB240": true,'
         '"Approval:Approvers": [{"Name": "x"}], "Certificate:Pfx:Path": "/p"}]}',
-        "yaml": "Signing: {Profiles: [{Name: p, Format: Cades, Encrypt: true, ValidateCertificate: true, "
+        "yaml": "Signing: {Profiles: [{Name: p, Format: Cades, CheckCNAB240: true, "
         "Approval: {Approvers: [{Name: x}]}, Certificate: {Pfx: {Path: /p}}}]}",
     }[syntax]
     pfx_host.write(f"settings.{syntax}", text)
     refused = pfx_host.refuse()
-    assert "plaintext" in refused["Signing:Profiles[0]:Encrypt"].problem
-    assert "revocation" in refused["Signing:Profiles[0]:ValidateCertificate"].problem
+    assert "CNAB240 checks" in refused["Signing:Profiles[0]:CheckCNAB240"].problem
     (approval,) = [failure for key, failure in refused.items() if ":Approval" in key]
     assert "unapproved" in approval.problem
-    assert len(refused) == 3
+    assert len(refused) == 2
 
 
 def test_a_section_in_the_wrong_shape_is_refused_too(host) -> None:
-    """CFG-16: `Encryption = "on"` asks for encryption as well."""
-    host.write("settings.toml", 'Encryption = "on"\n[[Signing.Profiles]]\nEncrypt = {Enabled = true}\n')
-    assert {"Encryption", "Signing:Profiles[0]:Encrypt:Enabled"} <= set(host.refuse())
+    """CFG-16: `Cluster = "on"` asks for a cluster as well."""
+    host.write("settings.toml", 'Cluster = "on"\n[[Signing.Profiles]]\nCheckCNAB240 = {Enabled = true}\n')
+    assert {"Cluster", "Signing:Profiles[0]:CheckCNAB240:Enabled"} <= set(host.refuse())
 
 
 def test_nulls_ask_for_nothing(host) -> None:
     """CFG-11: a section without a value is absent."""
-    host.write("settings.json", '{"Encryption": {"Enabled": null}, "Cluster": {}, "Retention": null}')
+    host.write("settings.json", '{"Telemetry": {"Enabled": null}, "Cluster": {}, "Retention": null}')
     assert host.load().warnings == ()
 
 

@@ -30,7 +30,9 @@ def test_defaults_of_a_policy_remove_nothing(host) -> None:
     assert policy.describe() == "Output>90d"
 
 
-@pytest.mark.parametrize(("kind", "least"), [("Output", 7), ("Error", 30), ("Orphans", 30), ("Events", 365)])
+@pytest.mark.parametrize(
+    ("kind", "least"), [("Jobs", 90), ("Output", 7), ("Error", 30), ("Orphans", 30), ("Events", 365)]
+)
 def test_each_class_has_a_minimum(host, kind, least) -> None:
     """STA-59 to STA-64, STA-108: a day less is refused."""
     key = f"Retention__{kind}__KeepDays"
@@ -54,7 +56,7 @@ def test_what_is_moved_needs_a_place_of_its_own(host) -> None:
     assert given.output.move_to == host.root / "archive"
 
 
-@pytest.mark.parametrize("key", ["Jobs__KeepDays", "Jobs__ReleaseNames", "ApprovalEvidence__KeepDays"])
+@pytest.mark.parametrize("key", ["ApprovalEvidence__KeepDays"])
 def test_classes_that_are_not_there_are_refused(host, key) -> None:
     """CFG-16: a wish to remove that nothing would fulfil is not ignored."""
     assert set(host.refuse(on(**{f"Retention__{key}": "9999"}))) == {f"Retention:{key.replace('__', ':')}"}
@@ -70,6 +72,8 @@ def test_any_change_of_a_key_is_another_policy(host) -> None:
         {"Retention__MaxItemsPerRun": "5"},
         {"Retention__Error__KeepDays": "90"},
         {"Retention__Events__KeepDays": "400"},
+        {"Retention__Jobs__KeepDays": "400"},
+        {"Retention__Jobs__ReleaseNames": "true"},
         {"Retention__Output__Action": "Move", "Retention__Output__MoveTo": "archive"},
     ]
     found = [Policy.of(host.load(base | change).core.retention) for change in ({}, *changes)]

@@ -15,12 +15,16 @@ from bulksigner.contract.errors import NotAllowed, NotFound, Refusal
 from bulksigner.contract.observe import JobChange, ReadinessRow
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
+from bulksigner.contract.validation import Finding
+from bulksigner.jobs.listing import JobFilter
 from bulksigner.jobs.model import Changed, HistoryEntry, Job, JobSource
 from bulksigner.jobs.states import JobStatus
 from bulksigner.observability.readiness import Report
 from bulksigner.operations.clear import Cleared
+from bulksigner.operations.file_check import FileReport
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
+from bulksigner.profiles.model import OpenedProfile, StoredProfile
 from bulksigner.records.event_log import EventEntry, EventFilter, EventPage
 from bulksigner.web.app import create_app
 from bulksigner.web.services import PipelineView, WebServices
@@ -44,8 +48,29 @@ def job_with(number: int = 1, **changes: object) -> Job:
         "updated_at": NOW,
         "row_version": 1,
         "metadata": {},
+        "output_encrypted": False,
     }
     return Job(**(values | changes))  # type: ignore[arg-type]
+
+
+def profile_with(**changes: object) -> StoredProfile:
+    """Build a stored profile."""
+    values: dict[str, object] = {
+        "id": "1",
+        "name": "default",
+        "enabled": True,
+        "format": None,
+        "method": "Local",
+        "verify": True,
+        "preserve_file_extension": False,
+        "save_as_pem": False,
+        "certificate_source": "Pfx",
+        "certificate_block": {"Path": "/secret/place.pfx"},
+        "sealed": {},
+        "extras": {},
+        "input_folder": "payments",
+    }
+    return StoredProfile(**(values | changes))  # type: ignore[arg-type]
 
 
 @attrs.frozen
@@ -81,6 +106,8 @@ class FakeService:
         self.history: list[HistoryEntry] = []
         self.pages: list[dict[str, object]] = []
         self.uploads: list[dict[str, object]] = []
+        self.profiles: list[OpenedProfile] = [OpenedProfile(profile_with())]
+        self.findings: tuple[Finding, ...] = ()
         self.refusal: Refusal | None = None
         self.asked: list[tuple[object, ...]] = []
         self.folders = [FolderCounts("payments", "/in")]
@@ -90,9 +117,29 @@ class FakeService:
         self.jobs[job.id] = job
         return job
 
-    def find_page(self, *, status: JobStatus | None, profile: str | None, page: int, page_size: int) -> Page:
-        self.pages.append({"status": status, "profile": profile, "page": page, "page_size": page_size})
+    def find_page(self, wanted: JobFilter, *, page: int, page_size: int) -> Page:
+        self.pages.append({"wanted": wanted, "page": page, "page_size": page_size})
         return Page(list(self.jobs.values()), 7)
+
+    def each_job(self, wanted: JobFilter, *, limit: int) -> list[Job]:
+        self.asked.append(("each", wanted, limit))
+        return list(self.jobs.values())[:limit]
+
+    def find_profile(self, name: str) -> OpenedProfile | None:
+        return next((one for one in self.profiles if one.name.casefold() == name.casefold()), None)
+
+    def check_file(self, stream: BinaryIO, *, file_name: str, profile: str | None, format: str | None) -> FileReport:
+        if profile == "missing":
+            raise NotFound("no such profile", code="profile.not-found")
+        if format not in (None, "", "Pades", "Cades", "Xades"):
+            raise NotAllowed("no such format", code="upload.format-unsupported")
+        content = stream.read()
+        if not content:
+            raise NotAllowed("nothing in it", code="upload.empty")
+        if not file_name:
+            raise NotAllowed("no name", code="upload.invalid-name")
+        self.asked.append(("check", content, file_name, profile, format))
+        return FileReport(profile or "default", self.findings)
 
     def receive(
         self,
@@ -198,6 +245,12 @@ def services(service: FakeService, tmp_path: Path) -> WebServices:
         rescan=service.rescan,
         find_job=service.jobs.get,
         find_page=service.find_page,
+        each_job=service.each_job,
+        check_file=service.check_file,
+        list_profiles=lambda: service.profiles,
+        find_profile=service.find_profile,
+        name_output=lambda job: None,
+        scratch=tmp_path,
         read_history=lambda job_id: service.history,
         retry=service.retry,
         cancel=service.cancel,
@@ -233,6 +286,12 @@ def client(make_client: Callable[..., falcon.testing.TestClient]) -> falcon.test
 def new_job() -> Callable[..., Job]:
     """Return the builder of jobs."""
     return job_with
+
+
+@pytest.fixture
+def new_profile() -> Callable[..., StoredProfile]:
+    """Return the builder of stored profiles."""
+    return profile_with
 
 
 @pytest.fixture

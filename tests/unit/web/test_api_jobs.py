@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from falcon.testing import TestClient
 
 from bulksigner.contract.errors import NotAllowed, RaceLost
+from bulksigner.jobs.listing import EVERY_JOB, JobFilter
 from bulksigner.jobs.model import HistoryEntry
 from bulksigner.jobs.states import JobStatus
 from bulksigner.operations.people import Person
@@ -20,6 +22,10 @@ from bulksigner.web.outputs import disposition
 
 JOB = "0f8fad5b-d9cb-469f-a165-000000000001"
 Building = Callable[..., Any]
+
+
+def day(number: int) -> datetime.datetime:
+    return datetime.datetime(2026, 3, number, tzinfo=datetime.UTC)
 
 
 def test_a_page_of_jobs(client: TestClient, service: Any, new_job: Building) -> None:
@@ -50,26 +56,29 @@ def test_a_page_of_jobs(client: TestClient, service: Any, new_job: Building) -> 
         "pageSize": 50,
         "totalCount": 7,
     }
-    assert service.pages == [{"status": None, "profile": None, "page": 1, "page_size": 50}]
+    assert service.pages == [{"wanted": EVERY_JOB, "page": 1, "page_size": 50}]
 
 
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
-        ("status=AwaitingApproval", {"status": JobStatus.AWAITING_APPROVAL}),
-        ("profile=folha%20A", {"profile": "folha A"}),
+        ("status=AwaitingApproval", {"wanted": JobFilter(status=JobStatus.AWAITING_APPROVAL)}),
+        ("profile=folha%20A", {"wanted": JobFilter(profile="folha A")}),
         ("page=10737418&pageSize=200", {"page": 10_737_418, "page_size": 200}),
         ("pageSize=99999999999", {"page_size": 200}),
         ("pageSize=0&page=0", {"page_size": 1, "page": 1}),
         ("pageSize=-5&page=-7", {"page_size": 1, "page": 1}),
-        ("profile=a,b", {"profile": "a,b"}),
+        ("profile=a,b", {"wanted": JobFilter(profile="a,b")}),
         ("unknown=1", {}),
+        ("fileName=%25_%C3%A7", {"wanted": JobFilter(file_name="%_ç")}),
+        ("from=2026-03-02&to=2026-03-02", {"wanted": JobFilter(since=day(2), until=day(3))}),
+        ("to=9999-12-31", {}),
     ],
 )
 def test_filters_and_pages(client: TestClient, service: Any, query: str, asked: dict[str, object]) -> None:
     """API-57: sizes are capped, low values read as 1, unknown parameters are ignored."""
     assert client.simulate_get("/api/jobs", query_string=query).status_code == 200
-    assert service.pages == [{"status": None, "profile": None, "page": 1, "page_size": 50} | asked]
+    assert service.pages == [{"wanted": EVERY_JOB, "page": 1, "page_size": 50} | asked]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +100,16 @@ def test_filters_and_pages(client: TestClient, service: Any, query: str, asked: 
         ("profile=", "profile"),
         ("profile=%20", "profile"),
         ("profile=a&profile=b", "profile"),
-        ("fileName=x", "fileName"),
-        ("from=2026-01-01", "from"),
-        ("to=2026-01-01", "to"),
+        ("fileName=", "fileName"),
+        ("fileName=a%00", "fileName"),
+        ("profile=%00", "profile"),
+        ("fileName=a&fileName=b", "fileName"),
+        ("from=2026-1-1", "from"),
+        ("from=2026-02-30", "from"),
+        ("from=2026-01-01T00:00:00Z", "from"),
+        ("from=20260101", "from"),
+        ("to=", "to"),
+        ("from=2026-01-02&to=2026-01-01", "to"),
     ],
 )
 def test_a_bad_filter_is_refused_and_never_widens(client: TestClient, service: Any, query: str, field: str) -> None:
@@ -160,6 +176,8 @@ def completed(service: Any, new_job: Building, root: Path, name: str, content: b
         ("folha.PEM", "application/x-pem-file"),
         ("nfe.signed.xml", "application/xml"),
         ("folha.rem", "application/octet-stream"),
+        ("folha.signed.pdf.enc", "application/octet-stream"),
+        ("folha.reject.rem.enc", "application/octet-stream"),
     ],
 )
 def test_the_output_is_sent_with_its_type(
@@ -181,6 +199,17 @@ def test_a_name_cannot_break_the_header() -> None:
         "attachment; filename=\"a_b__X: __.pdf\"; filename*=UTF-8''a%22b%0D%0AX%3A%20%C3%A9%25.pdf"
     )
     assert disposition("a\udcff").isascii()
+
+
+def test_a_job_says_whether_its_output_is_an_envelope(
+    client: TestClient, service: Any, new_job: Building, tmp_path: Path
+) -> None:
+    """ENC-05, ENC-26, API-59: and the envelope is sent as it is stored."""
+    content = b"BSENC\0\0\0\1" + os.urandom(60)
+    completed(service, new_job, tmp_path, "folha.rem.p7m.enc", content)
+    service.jobs[JOB] = attrs.evolve(service.jobs[JOB], output_encrypted=True)
+    assert client.simulate_get(f"/api/jobs/{JOB}").json["outputEncrypted"] is True
+    assert client.simulate_get(f"/api/jobs/{JOB}/output").content == content
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if status is not JobStatus.COMPLETED])

@@ -25,7 +25,7 @@ async def promote(work: Work) -> None:
     An input that lies near is removed in the same task; the others, and what takes patience, are left to `clean`.
     """
     with ExitStack() as hold:
-        task = DeliverTask(work.require(work.signed), work.require(work.output), _take_near_input(work, hold))
+        task = DeliverTask(work.artifact, work.require(work.output), _take_near_input(work, hold))
         try:
             work.delivered = await work.perform(task)
         except WorkerLost:

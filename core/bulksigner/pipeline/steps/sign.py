@@ -7,12 +7,15 @@ import attrs
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
+from bulksigner.pipeline.conductor import apart
 from bulksigner.pipeline.spans import SIGNING
 from bulksigner.pipeline.steps.verify import begin_check
 from bulksigner.pipeline.tasks import SignTask
 from bulksigner.pipeline.work import Work
 
 __all__ = ["mark", "sign"]
+
+NO_TRUST = "The profile asks for the check of its certificate, and nothing here does it (Signing:Trust)."
 
 
 async def mark(work: Work) -> None:
@@ -26,6 +29,8 @@ async def mark(work: Work) -> None:
     reason = work.opened.outside_validity(now)
     if reason is not None:
         raise StepFailed(reason, code="sign.certificate-invalid")
+    if work.opened.stored.validate_certificate:
+        await _validate(work)
     rules = work.opened.rules
     spec = None if rules is None else rules.spec(work.job.format, now)
     if spec is not None and work.joining is not None:
@@ -39,7 +44,7 @@ async def mark(work: Work) -> None:
         format=work.job.format,
         staged=work.require(work.staged),
         measured=work.staged_measured,
-        target=child_of(work.parts.roots.job_folder(work.job.id), work.output_name),
+        target=child_of(work.parts.roots.job_folder(work.job.id), work.signed_name),
         signed_at=now,
         options={"pem": "true"} if work.is_pem else {},
         spec=spec,
@@ -59,26 +64,43 @@ async def mark(work: Work) -> None:
     work.task = task
 
 
+async def _validate(work: Work) -> None:
+    """Refuse a certificate that may not be used now; a verdict that still counts costs nothing (CFG-92)."""
+    key, validation = work.opened.key, work.parts.validation
+    if key is None:
+        # A method that needs no key of ours has no certificate to look at.
+        return
+    if validation is None:
+        raise StepFailed(NO_TRUST, code="sign.certificate-invalid")
+    asked = work.opened.stored.require_non_repudiation
+    verdict = validation.known(key, require_non_repudiation=asked)
+    if verdict is None:
+        verdict = await apart(lambda: validation.judge(key, require_non_repudiation=asked))
+    if verdict.refused is not None:
+        raise StepFailed(
+            f"The certificate of signing profile '{work.opened.name}' was refused: {verdict.refused}",
+            code="sign.certificate-invalid",
+        )
+
+
 async def sign(work: Work) -> None:
     """Sign the staged copy through the engine and move the job to Verifying (PIPE-79).
 
     The same commit says where the output will be and what it is: recovery tells from it what was delivered (PIPE-85).
-    The check begins beside it, as it needs no more than the signed file.
+    Of an envelope that is not known before there is one (`encrypt`). The check begins beside it, as it needs no more
+    than the signed file.
     """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
     with work.measured(SIGNING):
         measured = await work.perform(work.task)
     work.signed, work.signed_measured = work.task.target, measured
-    work.output = work.parts.roots.output_path(work.signed.name)
     moving = work.parts.jobs.moving(
         work.job,
         "sign",
         by=Actor.WORKER,
         message="Signed",
-        output_path=str(work.output),
-        output_length=measured.length,
-        output_sha256=measured.sha256.hex(),
+        **({} if work.is_encrypted else work.foretell_output(work.signed.name, measured)),
     )
     begin_check(work)
     changed = await work.parts.write(moving)

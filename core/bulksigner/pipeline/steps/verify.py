@@ -26,6 +26,7 @@ async def verify(work: Work) -> None:
     profile = work.opened
     if not profile.stored.verify:
         work.job = await work.parts.write(work.parts.jobs.recording(work.job, message="Verification skipped"))
+        work.parts.metrics.count("bulksigner_jobs_verify_skipped_total", profile.name)
         return
     if work.checking is None or profile.key is None:
         raise StepFailed(f"Signing profile '{profile.stored.name}' has no certificate.")

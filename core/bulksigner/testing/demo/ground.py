@@ -83,6 +83,11 @@ class Ground:
         """Return the file that has what the service printed."""
         return self.folder / "service.log"
 
+    @property
+    def trust(self) -> Path:
+        """Return the folder of the roots that the service trusts."""
+        return self.folder / "trust"
+
     def inbox(self, format: Format) -> Path:
         """Return the watched folder of a format."""
         return self.folder / "inbox" / profile_name(format)
@@ -110,6 +115,8 @@ def lay_ground(folder: Path) -> Ground:
     ground.pfx.parent.mkdir()
     issued.write_pfx(ground.pfx, PASSWORD)
     issued.write_root_pem(ground.root_pem)
+    ground.trust.mkdir()
+    issued.write_root_pem(ground.trust / ground.root_pem.name)
     write_examples(ground.originals)
     for kind in Format:
         ground.inbox(kind).mkdir(parents=True)
@@ -149,6 +156,9 @@ def _settings_text(ground: Ground) -> str:
         "",
         "[ConnectionStrings]",
         f"Default = {_quoted(ground.folder / 'data' / 'db' / 'bulksigner.db')}",
+        "",
+        "[Signing.Trust]",
+        f"RootsPath = {_quoted(ground.trust)}",
         "",
         "[Signing]",
         f"ProfileSecretsKey = {_quoted(secrets.token_urlsafe(48))}",

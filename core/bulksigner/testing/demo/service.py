@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections import deque
 from types import TracebackType
 
-import httpx
-
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.testing.demo.ground import Ground
+from bulksigner.testing.served import await_ready, free_port
 
 __all__ = ["DemoService", "ServiceLost"]
 
@@ -53,7 +50,7 @@ class DemoService:
     def start(self) -> None:
         """Start the service and wait until it is ready. Raises `ServiceLost`."""
         for attempt in range(1, _TRIES + 1):
-            self._launch(_free_port())
+            self._launch(free_port())
             if self._wait_ready():
                 return
             if self._started.returncode != _ADDRESS_TAKEN or attempt == _TRIES:
@@ -112,18 +109,10 @@ class DemoService:
             )
 
     def _wait_ready(self) -> bool:
-        deadline = time.monotonic() + READY_SECONDS
-        with httpx.Client(trust_env=False, timeout=5) as client:
-            while time.monotonic() < deadline:
-                if self._started.poll() is not None:
-                    return False
-                try:
-                    if client.get(f"{self.url}/api/ready").status_code == httpx.codes.OK:
-                        return True
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.1)
-        raise self.lost(f"The service was not ready within {READY_SECONDS:.0f} s.")
+        try:
+            return await_ready(self._started, self.url, READY_SECONDS)
+        except TimeoutError as error:
+            raise self.lost(str(error)) from error
 
 
 def _environment(ground: Ground, url: str) -> dict[str, str]:
@@ -138,10 +127,3 @@ def _environment(ground: Ground, url: str) -> dict[str, str]:
         "BULK_SIGNER_URLS": url,
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

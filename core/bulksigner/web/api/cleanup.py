@@ -6,7 +6,7 @@ from typing import Any
 
 import falcon
 
-from bulksigner.web.bodies import read_members
+from bulksigner.web.bodies import DRY_RUN
 from bulksigner.web.guards import person_of
 from bulksigner.web.problems import InvalidRequest
 from bulksigner.web.services import WebServices
@@ -49,12 +49,5 @@ def _members(kind: str, tally: dict[str, Any]) -> dict[str, object]:
 
 def _read_wish(request: falcon.Request) -> bool | None:
     for name in request.params:
-        raise InvalidRequest(name, "is not known; the wish is the member dryRun of the body")
-    members = read_members(request)
-    for name in members:
-        if name != "dryRun":
-            raise InvalidRequest(name, "is not known; the body may have the member dryRun")
-    wish = members.get("dryRun")
-    if wish is not None and not isinstance(wish, bool):
-        raise InvalidRequest("dryRun", "must be true or false")
-    return wish
+        raise InvalidRequest(name, f"is not known; the wish is the member {DRY_RUN.name} of the body")
+    return DRY_RUN.read(request)

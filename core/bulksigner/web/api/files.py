@@ -5,13 +5,24 @@ from __future__ import annotations
 import falcon
 
 from bulksigner.contract.errors import NotAllowed, Refusal
-from bulksigner.web.multipart import FIELDS, METADATA, METADATA_INVALID, read_upload, too_large
+from bulksigner.web.multipart import METADATA, METADATA_INVALID, read_upload, too_large
+from bulksigner.web.parameters import Text
 from bulksigner.web.problems import InvalidRequest
-from bulksigner.web.query import read_single
 from bulksigner.web.services import WebServices
 from bulksigner.web.wire import dump_json
 
-__all__ = ["receive"]
+__all__ = ["QUERY", "read_query", "receive"]
+
+QUERY = (
+    Text("profile", "Signing profile; wins over the form.", code="request.invalid", may_be_blank=True),
+    Text("format", "Signature format; wins over the form.", code="request.invalid", may_be_blank=True),
+)
+
+
+def read_query(request: falcon.Request) -> dict[str, str]:
+    """Return what the query says of the file."""
+    given = ((parameter.name, parameter.read(request)) for parameter in QUERY)
+    return {name: value.strip() for name, value in given if value is not None}
 
 
 def receive(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
@@ -23,9 +34,7 @@ def receive(services: WebServices, request: falcon.Request, response: falcon.Res
         raise too_large(services.max_upload_bytes)
     if request.has_param(METADATA):
         raise InvalidRequest(METADATA, "is a field of the form, not of the query", code=METADATA_INVALID)
-    given = ((name, read_single(request, name, code="request.invalid")) for name in FIELDS)
-    query = {name: value.strip() for name, value in given if value is not None}
-    form = read_upload(request, query, max_bytes=services.max_upload_bytes)
+    form = read_upload(request, read_query(request), max_bytes=services.max_upload_bytes)
     try:
         job = services.receive_upload(
             form.stream,

@@ -2,52 +2,71 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 import falcon
 
 from bulksigner.contract.errors import NotAllowed
+from bulksigner.jobs.listing import JobFilter
 from bulksigner.jobs.model import Job
 from bulksigner.jobs.states import JobStatus
-from bulksigner.web.bodies import read_text
+from bulksigner.web.bodies import REASON
 from bulksigner.web.guards import person_of
 from bulksigner.web.outputs import disposition, open_output
-from bulksigner.web.problems import InvalidRequest, no_such_job
-from bulksigner.web.query import (
-    DEFAULT_PAGE_SIZE,
-    FILTER_INVALID,
-    MAX_PAGE,
-    MAX_PAGE_SIZE,
-    read_number,
-    read_single,
-)
+from bulksigner.web.paging import PAGE, PAGE_SIZE
+from bulksigner.web.parameters import Choice, Day, Text, refuse_inverted
+from bulksigner.web.problems import no_such_job
 from bulksigner.web.services import WebServices
-from bulksigner.web.wire import dump_json, job_members, wire_time
+from bulksigner.web.wire import dump_json, is_encrypted, job_members, wire_time
 
-__all__ = ["cancel", "clear", "list_page", "retry", "send_output", "show"]
+__all__ = [
+    "FILTERS",
+    "LIST_QUERY",
+    "cancel",
+    "clear",
+    "find_output",
+    "is_id",
+    "list_page",
+    "read_filter",
+    "retry",
+    "send_output",
+    "show",
+]
 
-_STATUSES = {status.value: status for status in JobStatus}
-# Filters of the workbook export (API-66). Left unread they would widen the answer, so they are refused.
-_NOT_OFFERED = ("fileName", "from", "to")
+_STATUS = Choice("status", "Only jobs of this status.", {status.value: status for status in JobStatus})
+_PROFILE = Text("profile", "Only jobs of this signing profile.")
+_FILE_NAME = Text("fileName", "Only jobs whose file name has this text, in any case.")
+_FROM = Day("from", "Only jobs created on this day (UTC) or later.")
+_TO = Day("to", "Only jobs created on this day (UTC) or earlier.")
+FILTERS = (_STATUS, _PROFILE, _FILE_NAME, _FROM, _TO)
+LIST_QUERY = (*FILTERS, PAGE, PAGE_SIZE)
+
 _GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def list_page(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
-    """List jobs, newest first, by status and profile (API-57, API-58)."""
-    for name in _NOT_OFFERED:
-        if request.has_param(name):
-            raise InvalidRequest(name, "is not a filter of this list", code=FILTER_INVALID)
-    status = read_single(request, "status")
-    if status is not None and status not in _STATUSES:
-        raise InvalidRequest("status", f"must be one of {', '.join(_STATUSES)}", code=FILTER_INVALID)
-    profile = read_single(request, "profile")
-    if profile is not None and not profile.strip():
-        raise InvalidRequest("profile", "must not be blank", code=FILTER_INVALID)
-    page = read_number(request, "page", default=1, highest=MAX_PAGE)
-    page_size = min(read_number(request, "pageSize", default=DEFAULT_PAGE_SIZE), MAX_PAGE_SIZE)
-    found = services.find_page(
-        status=None if status is None else _STATUSES[status], profile=profile, page=page, page_size=page_size
+def read_filter(request: falcon.Request) -> JobFilter:
+    """Return which jobs are asked for; days are whole ones of UTC, both ends included (API-66)."""
+    first, last = _FROM.read(request), _TO.read(request)
+    refuse_inverted(first, last, _TO.name)
+    return JobFilter(
+        status=_STATUS.read(request),
+        profile=_PROFILE.read(request),
+        file_name=_FILE_NAME.read(request),
+        since=None if first is None else _midnight(first),
+        # The last day of the calendar has no end to compare with.
+        until=None if last is None or last == datetime.date.max else _midnight(last + datetime.timedelta(days=1)),
     )
+
+
+def _midnight(day: datetime.date) -> datetime.datetime:
+    return datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+
+
+def list_page(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+    """List jobs, newest first (API-57, API-58)."""
+    wanted, page, page_size = read_filter(request), PAGE.read(request), PAGE_SIZE.read(request)
+    found = services.find_page(wanted, page=page, page_size=page_size)
     response.data = dump_json(
         {
             "items": [job_members(job) for job in found.items],
@@ -68,7 +87,7 @@ def show(services: WebServices, _: falcon.Request, response: falcon.Response, *,
     response.data = dump_json(
         {
             **job_members(job),
-            "outputEncrypted": False,
+            "outputEncrypted": is_encrypted(job),
             "inputFolder": job.input_folder,
             "metadata": dict(job.metadata),
             "history": history,
@@ -80,17 +99,23 @@ def show(services: WebServices, _: falcon.Request, response: falcon.Response, *,
 
 def send_output(services: WebServices, _: falcon.Request, response: falcon.Response, *, id: str) -> None:
     """Stream the signed file of a completed job (API-64)."""
-    job = _find(services, id)
+    job = find_output(services, id)
+    output = open_output(services.output_root, job, services.name_output(job))
+    response.stream = output.stream
+    response.content_length = output.length
+    response.content_type = output.media_type
+    response.set_header("Content-Disposition", disposition(output.name))
+
+
+def find_output(services: WebServices, job_id: str) -> Job:
+    """Return the job whose signed file is asked for; raises `NotAllowed` unless it is completed."""
+    job = _find(services, job_id)
     if job.status is not JobStatus.COMPLETED:
         raise NotAllowed(
             f"Job {job.id} is {job.status.value}; only a completed job has a signed output.",
             code="job.output-unavailable",
         )
-    output = open_output(services.output_root, job)
-    response.stream = output.stream
-    response.content_length = output.length
-    response.content_type = output.media_type
-    response.set_header("Content-Disposition", disposition(output.name))
+    return job
 
 
 def retry(services: WebServices, request: falcon.Request, response: falcon.Response, *, id: str) -> None:
@@ -103,7 +128,7 @@ def retry(services: WebServices, request: falcon.Request, response: falcon.Respo
 def cancel(services: WebServices, request: falcon.Request, response: falcon.Response, *, id: str) -> None:
     """End a job that waits, with an optional reason (API-63)."""
     job = _find(services, id)
-    changed = services.cancel(job.id, person_of(request), read_text(request, "reason"))
+    changed = services.cancel(job.id, person_of(request), REASON.read(request))
     response.data = dump_json(job_members(changed.job))
 
 
@@ -122,9 +147,13 @@ def clear(services: WebServices, request: falcon.Request, response: falcon.Respo
     )
 
 
+def is_id(text: str) -> bool:
+    """Tell whether a text has the form of a job's id, in any case."""
+    return _GUID.fullmatch(text.lower()) is not None
+
+
 def _find(services: WebServices, job_id: str) -> Job:
-    wanted = job_id.lower()
-    job = services.find_job(wanted) if _GUID.fullmatch(wanted) else None
+    job = services.find_job(job_id.lower()) if is_id(job_id) else None
     if job is None:
         raise no_such_job(job_id)
     return job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 
 from bulksigner.contract.signing import Format
-from bulksigner.web.bodies import read_text
+from bulksigner.web.bodies import REASON
 from bulksigner.web.guards import person_of
 from bulksigner.web.services import PipelineView, WebServices
 from bulksigner.web.wire import dump_json, wire_time
@@ -20,12 +20,12 @@ def show(services: WebServices, _: falcon.Request, response: falcon.Response) ->
 
 def pause(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
     """Stop the next claim, on every instance and until somebody resumes."""
-    _answer(response, services.pause(person_of(request), read_text(request, "reason")))
+    _answer(response, services.pause(person_of(request), REASON.read(request)))
 
 
 def resume(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
     """Let claims go on."""
-    _answer(response, services.resume(person_of(request), read_text(request, "reason")))
+    _answer(response, services.resume(person_of(request), REASON.read(request)))
 
 
 def _answer(response: falcon.Response, view: PipelineView) -> None:

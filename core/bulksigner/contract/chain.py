@@ -1,4 +1,4 @@
-"""Orders the certificates of a chain: the signer's issuer first, the root last where it is known (ICP-25)."""
+"""For certificate sources: order the certificates of a chain, the signer's issuer first, the root last (ICP-25)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from bulksigner_local_pfx.refusals import Unreadable
+from bulksigner.contract.errors import PermanentFailure
 
 __all__ = ["order_chain", "read_folder"]
 
@@ -24,10 +24,10 @@ def _parse(data: bytes) -> list[x509.Certificate]:
     return [x509.load_pem_x509_certificate(block) for block in blocks] or [x509.load_der_x509_certificate(data)]
 
 
-def read_folder(folder: Path) -> list[x509.Certificate]:
-    """Read the certificates of a folder, PEM or DER, in the order of their file names.
+def read_folder(folder: Path, key: str) -> list[x509.Certificate]:
+    """Read the certificates of a folder, PEM or DER, in the order of their file names; `key` is the setting it is from.
 
-    Raises `Unreadable`, naming the file, when the folder or one of its certificates cannot be read: a chain that
+    Raises `PermanentFailure`, naming the file, when the folder or one of its certificates cannot be read: a chain that
     silently lacks an issuer would be found by the receiver of a signature.
     """
     found: list[x509.Certificate] = []
@@ -37,11 +37,11 @@ def read_folder(folder: Path) -> list[x509.Certificate]:
             if at.suffix.lower() in _SUFFIXES and at.is_file() and at.stat().st_size <= _LARGEST_BYTES:
                 found += _parse(at.read_bytes())
     except OSError as error:
-        raise Unreadable(
-            f"chain folder: {at} cannot be read ({error.strerror}); check Certificate:Pfx:ChainPath."
-        ) from error
+        raise PermanentFailure(f"chain folder: {at} cannot be read ({error.strerror}); check {key}.") from error
     except (ValueError, x509.InvalidVersion) as error:
-        raise Unreadable(f"chain folder: {at} is no certificate, PEM or DER; take it out of the folder.") from error
+        raise PermanentFailure(
+            f"chain folder: {at} is no certificate, PEM or DER; take it out of the folder."
+        ) from error
     return found
 
 

@@ -1,0 +1,1 @@
+"""Whose certificates are trusted, and whether one may be used now."""

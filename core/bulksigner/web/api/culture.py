@@ -1,0 +1,36 @@
+"""The language of pages (API-45, DSH-57)."""
+
+from __future__ import annotations
+
+import falcon
+
+from bulksigner.contract.errors import Refusal
+from bulksigner.web.languages import COOKIE, CULTURES
+from bulksigner.web.parameters import Text
+from bulksigner.web.redirects import local_place
+from bulksigner.web.services import WebServices
+
+__all__ = ["QUERY", "choose"]
+
+_NOT_SUPPORTED = "culture.not-supported"
+_YEAR_SECONDS = 365 * 24 * 3600
+_CULTURE = Text("culture", f"{' or '.join(CULTURES)}.", code=_NOT_SUPPORTED, may_be_blank=True)
+_REDIRECT = Text("redirectUri", "Where to go on to: a path of this service.", "request.invalid", may_be_blank=True)
+QUERY = (_CULTURE, _REDIRECT)
+
+
+def choose(_: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+    """Keep the language in a cookie for a year, and go on to a page of this service."""
+    culture = _CULTURE.read(request)
+    if culture not in CULTURES:
+        raise Refusal(f"culture must be {' or '.join(CULTURES)}.", code=_NOT_SUPPORTED)
+    response.set_cookie(
+        COOKIE,
+        culture,
+        max_age=_YEAR_SECONDS,
+        path="/",
+        http_only=True,
+        same_site="Lax",
+        secure=request.scheme == "https",
+    )
+    response.location = local_place(_REDIRECT.read(request))

@@ -1,0 +1,1 @@
+"""Certificate source for bulksigner: keys behind PKCS#11."""
