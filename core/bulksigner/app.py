@@ -247,6 +247,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         announce=announcer,
         scrub=scrubber.scrub,
         now=utc_now,
+        options=core.pdf.options,
         record_timings=_time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
         validation=validation,
@@ -309,6 +310,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         look=partial(ask, engine),
         scrub=scrubber.scrub,
         now=utc_now,
+        ignore_owner_restrictions=core.pdf.ignore_owner_restrictions,
     )
     return Service(
         foundation=foundation,

@@ -23,16 +23,19 @@ from bulksigner.formats.dispatch import signer_for
 from bulksigner.formats.model import ContentChanged, FileSigner, FormatRefused
 from bulksigner.formats.spec import BASELINE_B
 
-__all__ = ["DETACHED", "PEM", "LocalSigning"]
+__all__ = ["DETACHED", "IGNORE_OWNER_RESTRICTIONS", "PEM", "LocalSigning"]
 
-DETACHED, PEM = "detached", "pem"
+DETACHED, PEM, IGNORE_OWNER_RESTRICTIONS = "detached", "pem", "ignore_owner_restrictions"
 _YES = "true"
 _FAILED = "sign.failed"
-_SignerKey = tuple[int, Format, bool, bool, SignatureSpec]
+_SignerKey = tuple[int, Format, bool, bool, bool, SignatureSpec]
 
 
 class LocalSigning:
-    """Signs with the opened key of the profile; the request's options `detached` and `pem` are on when `true`."""
+    """Signs with the opened key of the profile.
+
+    The request's options `detached`, `pem` and `ignore_owner_restrictions` are on when `true`.
+    """
 
     name = "Local"
     needs_certificate = True
@@ -70,12 +73,13 @@ class LocalSigning:
         return Unknown(f"Job {job_id} was interrupted while its file was signed on this host.")
 
     def _signer(self, key: OpenedKey, format: Format, spec: SignatureSpec, options: Mapping[str, str]) -> FileSigner:
-        detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
-        place = (id(key), format, detached, pem, spec)
+        detached, pem, ignoring = (options.get(name) == _YES for name in (DETACHED, PEM, IGNORE_OWNER_RESTRICTIONS))
+        place = (id(key), format, detached, pem, ignoring, spec)
         with self._making:
             known = self._signers.get(place)
             if known is None:
-                known = (key, signer_for(format, key, spec, detached=detached, pem=pem))
+                signer = signer_for(format, key, spec, detached=detached, pem=pem, ignore_owner_restrictions=ignoring)
+                known = (key, signer)
                 self._signers[place] = known
         return known[1]
 

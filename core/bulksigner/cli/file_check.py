@@ -81,6 +81,7 @@ def _open() -> Iterator[FileCheck]:
                 look=look_here,
                 scrub=scrubber.scrub,
                 now=utc_now,
+                ignore_owner_restrictions=core.pdf.ignore_owner_restrictions,
             )
         finally:
             for profile in opened:

@@ -14,9 +14,15 @@ __all__ = ["check", "signer_for"]
 
 
 def signer_for(
-    format: Format, key: OpenedKey, spec: SignatureSpec = BASELINE_B, *, detached: bool = False, pem: bool = False
+    format: Format,
+    key: OpenedKey,
+    spec: SignatureSpec = BASELINE_B,
+    *,
+    detached: bool = False,
+    pem: bool = False,
+    ignore_owner_restrictions: bool = False,
 ) -> FileSigner:
-    """Make the signer of a format; `detached` and `pem` concern CAdES alone."""
+    """Make the signer of a format; `detached` and `pem` concern CAdES alone, the restrictions PAdES (BEY-11)."""
     if format is Format.CADES and spec.joining is not None:
         from bulksigner.formats.cms_join import JoiningSigner
 
@@ -28,7 +34,7 @@ def signer_for(
     if format is Format.PADES:
         from bulksigner.formats.pades import PadesSigner
 
-        return PadesSigner(key, spec)
+        return PadesSigner(key, spec, ignore_owner_restrictions=ignore_owner_restrictions)
     if spec.is_plain_xml:
         from bulksigner.formats.xml_plain import PlainXmlSigner
 

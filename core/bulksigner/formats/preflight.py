@@ -11,7 +11,9 @@ from bulksigner.formats.model import FormatRefused
 __all__ = ["find_defects", "finding_of"]
 
 
-def find_defects(source: BinaryIO, format: Format, expected: Measured) -> tuple[Finding, ...]:
+def find_defects(
+    source: BinaryIO, format: Format, expected: Measured, *, ignore_owner_restrictions: bool = False
+) -> tuple[Finding, ...]:
     """Return what makes a file unfit for a format: nothing, or the first defect, as signing would meet it.
 
     Any file can be signed as CAdES. Raises `ContentChanged` when the bytes read are not `expected`.
@@ -20,7 +22,7 @@ def find_defects(source: BinaryIO, format: Format, expected: Measured) -> tuple[
         if format is Format.PADES:
             from bulksigner.formats.pades import look_at_pdf
 
-            look_at_pdf(source, expected)
+            look_at_pdf(source, expected, ignore_owner_restrictions=ignore_owner_restrictions)
         elif format is Format.XADES:
             from bulksigner.formats.xades import look_at_xml
 

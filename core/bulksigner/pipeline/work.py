@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -69,6 +69,8 @@ class Parts:
     announce: Callable[[Changed], None]
     scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
+    options: Mapping[str, str] = attrs.field(factory=dict)
+    """What every request to sign says to its method."""
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
     record_timings: Callable[[Job, Spans], None] | None = None
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""

@@ -17,8 +17,10 @@ from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.log_files import LogFileSettings
+from bulksigner.settings.pdf_files import PdfSettings
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
+from bulksigner.settings.statistics import StatisticsSettings
 from bulksigner.settings.trust import TrustSettings
 
 __all__ = [
@@ -43,7 +45,6 @@ __all__ = [
     "ProfileSeed",
     "ReadinessSettings",
     "SigningSettings",
-    "StatisticsSettings",
     "StorageSettings",
     "UploadSettings",
     "WatchedFolderSettings",
@@ -352,13 +353,6 @@ class LoggingSettings:
 
 
 @attrs.frozen
-class StatisticsSettings:
-    """`Statistics`."""
-
-    enabled: bool = option(True, help="Keep what the stages of each completed job took, and show figures of it.")
-
-
-@attrs.frozen
 class MetricsSettings:
     """`Metrics`."""
 
@@ -389,6 +383,7 @@ class CoreSettings:
     pipeline: PipelineSettings = option()
     watched_folder: WatchedFolderSettings = option()
     upload: UploadSettings = option()
+    pdf: PdfSettings = option()
     hosting: HostingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()

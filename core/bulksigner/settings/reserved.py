@@ -112,7 +112,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Signer", _REMOTE),
     Reserved("Pipeline:HoldOnKeyTrouble", "holding jobs while a key is in trouble", off="false"),
     Reserved("Pdf:RepairUnsigned", "PDF repair", off="false"),
-    Reserved("Pdf:IgnoreOwnerRestrictions", "the treatment of restricted PDF files", off="false"),
     Reserved("Receipts:Enabled", "receipts", off="false"),
     Reserved("RateLimiting:Enabled", "rate limiting", off="false"),
     Reserved("RateLimiting", "rate limiting"),

@@ -42,6 +42,11 @@ def check_rules(core: CoreSettings, findings: Findings) -> None:
                 f"Pipeline:MaxConcurrency is {core.pipeline.max_concurrency} and {key}:Source is {choice.source}: "
                 "a token with a single session may hang or fail. Set Pipeline:MaxConcurrency to 1 if it does (CFG-80)."
             )
+    if core.pdf.ignore_owner_restrictions:
+        findings.warn(
+            "Pdf:IgnoreOwnerRestrictions is on: PDF files are signed although their owners forbid changes to them "
+            "(CFG-201). Set it to false where that is not wanted."
+        )
     if core.signing.pki_sdk_license:
         findings.note("Signing:PkiSdkLicense is ignored: signing here needs no licence (CFG-65).")
 

@@ -126,6 +126,7 @@ class PdfSample:
 
 
 def stream_object(content: bytes, entries: bytes = b"", *, pack: bool = False) -> bytes:
+    """Return a stream object with its dictionary, packed by FlateDecode or not."""
     if pack:
         content, entries = zlib.compress(content), entries + b" /Filter /FlateDecode"
     return b"<<%b /Length %d>>\nstream\n%b\nendstream" % (entries, len(content), content)

@@ -46,7 +46,7 @@ async def mark(work: Work) -> None:
         measured=work.staged_measured,
         target=child_of(work.parts.roots.job_folder(work.job.id), work.signed_name),
         signed_at=now,
-        options={"pem": "true"} if work.is_pem else {},
+        options={**work.parts.options, "pem": "true"} if work.is_pem else work.parts.options,
         spec=spec,
         metadata=work.job.metadata,
     )
