@@ -12,6 +12,7 @@ from bulksigner.contract.certificate import Digest, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
+from bulksigner.contract.validation import Finding
 from bulksigner.formats.cms import Additions, SignedData
 from bulksigner.formats.measuring import require_same
 from bulksigner.formats.model import FormatRefused
@@ -103,9 +104,14 @@ def read_document(source: BinaryIO, expected: Measured, digest: Digest) -> tuple
     return document, artifact, signed
 
 
-def look_at_pdf(source: BinaryIO, expected: Measured, *, ignore_owner_restrictions: bool = False) -> None:
-    """Raise `FormatRefused` where `PadesSigner.sign` would, without a key: prepare the update and drop it (BEY-11)."""
-    from bulksigner.formats import pdf_update
+def look_at_pdf(
+    source: BinaryIO, expected: Measured, *, ignore_owner_restrictions: bool = False
+) -> tuple[Finding, ...]:
+    """Raise `FormatRefused` where `PadesSigner.sign` would, without a key: prepare the update and drop it (BEY-11).
+
+    Returns what is to be known of a file that would be signed, as warnings.
+    """
+    from bulksigner.formats import pdf_findings, pdf_update
     from bulksigner.formats.spec import BASELINE_B
 
     document, _, _ = read_document(source, expected, Digest.SHA256)
@@ -120,6 +126,8 @@ def look_at_pdf(source: BinaryIO, expected: Measured, *, ignore_owner_restrictio
         ),
         ignore_owner_restrictions=ignore_owner_restrictions,
     )
+    document.truncate(expected.length)
+    return pdf_findings.find_warnings(document)
 
 
 def _field_name(expected: Measured) -> str:

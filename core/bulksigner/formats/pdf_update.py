@@ -17,10 +17,11 @@ from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 
 from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.pdf_claims import archival_claim
 from bulksigner.formats.pdf_locks import require_uncertified, require_unlocked
 from bulksigner.formats.pdf_protection import open_protected
 
-__all__ = ["EmptySignature", "append_signature"]
+__all__ = ["EmptySignature", "append_signature", "entry_of"]
 
 # ETSI EN 319 142-1 5.5 asks for this mark of a PAdES signature in a PDF 1.7.
 _ESIC = DeveloperExtension(
@@ -61,11 +62,11 @@ def append_signature(
             open_protected(reader, ignore_owner_restrictions=ignore_owner_restrictions)
         place = "document catalog"
         writer = _Update(document, prev=reader)
-        require_uncertified(writer.root, _entry)
+        require_uncertified(writer.root, entry_of)
         place = "page tree"
         page = _find_first_page(writer)
         place = "form"
-        require_unlocked(writer.root, signature.field_name, _entry)
+        require_unlocked(writer.root, signature.field_name, entry_of)
         contents, byte_range = _add_field(writer, signature, page)
         place = "object written again"
         _end_last_line(document)
@@ -103,7 +104,7 @@ class _Verbatim(generic.PdfObject):  # type: ignore[misc]  # pyHanko is seen wit
         stream.write(self.encoded)
 
 
-def _entry(dictionary: Any, key: str, default: Any) -> Any:
+def entry_of(dictionary: Any, key: str, default: Any) -> Any:
     """Look up an entry and follow its reference, which pyHanko's `get` does not; null is no entry (7.3.9)."""
     if key not in dictionary or dictionary.raw_get(key) == generic.NullObject():
         return default
@@ -115,7 +116,7 @@ def _entry(dictionary: Any, key: str, default: Any) -> Any:
 
 
 def _find_first_page(writer: Any) -> Any:
-    if _entry(writer.root["/Pages"], "/Count", 0) < 1:
+    if entry_of(writer.root["/Pages"], "/Count", 0) < 1:
         raise FormatRefused(
             "The PDF has no pages (page tree, /Count); there is nothing to sign.", place="page tree, /Count"
         )
@@ -148,12 +149,26 @@ def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verb
             pdf_name("/V"): writer.add_object(value),
         }
     )
+    if archival_claim(writer.root, entry_of) is not None:
+        # Part 1 wants one for each field (ISO 19005-1 6.9).
+        field[pdf_name("/AP")] = generic.DictionaryObject({pdf_name("/N"): writer.add_object(_empty_appearance())})
     field_reference = writer.add_object(field)
     _extend_form(writer, field_reference)
     _annotate(writer, page, field_reference)
     if writer.output_version < (2, 0):
         writer.register_extension(_ESIC)
     return contents, byte_range
+
+
+def _empty_appearance() -> Any:
+    return generic.StreamObject(
+        {
+            pdf_name("/Type"): pdf_name("/XObject"),
+            pdf_name("/Subtype"): pdf_name("/Form"),
+            pdf_name("/BBox"): generic.ArrayObject([generic.NumberObject(0)] * 4),
+        },
+        stream_data=b"",
+    )
 
 
 def _time(writer: Any, moment: datetime.datetime) -> Any:
@@ -165,19 +180,19 @@ def _time(writer: Any, moment: datetime.datetime) -> Any:
 
 def _annotate(writer: Any, page: Any, field_reference: Any) -> None:
     entries = page.get_object()
-    if "/Annots" in entries and _entry(entries, "/Annots", None) is None:
+    if "/Annots" in entries and entry_of(entries, "/Annots", None) is None:
         del entries["/Annots"]
     writer.register_annotation(page, field_reference)
 
 
 def _extend_form(writer: Any, field_reference: Any) -> None:
     root = writer.root
-    form = _entry(root, "/AcroForm", None)
+    form = entry_of(root, "/AcroForm", None)
     if form is None:
         form = generic.DictionaryObject()
         root[pdf_name("/AcroForm")] = writer.add_object(form)
         writer.update_root()
-    fields = _entry(form, "/Fields", None)
+    fields = entry_of(form, "/Fields", None)
     if fields is not None:
         fields.append(field_reference)
         writer.update_container(fields)
@@ -188,7 +203,7 @@ def _extend_form(writer: Any, field_reference: Any) -> None:
     stale = "/NeedAppearances" in form
     if stale:
         del form["/NeedAppearances"]
-    if stale or _entry(form, "/SigFlags", 0) != _SIGNATURES_EXIST_APPEND_ONLY:
+    if stale or entry_of(form, "/SigFlags", 0) != _SIGNATURES_EXIST_APPEND_ONLY:
         form[pdf_name("/SigFlags")] = generic.NumberObject(_SIGNATURES_EXIST_APPEND_ONLY)
         writer.update_container(form)
 

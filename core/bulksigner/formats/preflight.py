@@ -16,14 +16,16 @@ def find_defects(
 ) -> tuple[Finding, ...]:
     """Return what makes a file unfit for a format: nothing, or the first defect, as signing would meet it.
 
+    Of a PDF that is fit, what is to be known of it comes as warnings.
+
     Any file can be signed as CAdES. Raises `ContentChanged` when the bytes read are not `expected`.
     """
     try:
         if format is Format.PADES:
             from bulksigner.formats.pades import look_at_pdf
 
-            look_at_pdf(source, expected, ignore_owner_restrictions=ignore_owner_restrictions)
-        elif format is Format.XADES:
+            return look_at_pdf(source, expected, ignore_owner_restrictions=ignore_owner_restrictions)
+        if format is Format.XADES:
             from bulksigner.formats.xades import look_at_xml
 
             look_at_xml(source, expected)

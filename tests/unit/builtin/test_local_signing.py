@@ -69,8 +69,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Record which signers are made, and make fakes."""
     calls: list[tuple[Any, ...]] = []
 
-    def signer_for(format: Format, key: Any, spec: Any, *, detached: bool, pem: bool) -> Signer:
-        calls.append((format, key, detached, pem))
+    def signer_for(
+        format: Format, key: Any, spec: Any, *, detached: bool, pem: bool, ignore_owner_restrictions: bool
+    ) -> Signer:
+        calls.append((format, key, detached, pem, ignore_owner_restrictions))
         return Signer(key.error if hasattr(key, "error") else None)
 
     monkeypatch.setattr(local_signing, "signer_for", signer_for)
@@ -130,14 +132,23 @@ def test_one_signer_serves_a_key(made: Any, request_for: Callable[..., SigningRe
     """PERF-02: what does not differ by file is made once for each key, format and set of options."""
     method, key, other = LocalSigning(), Key(), Key()
     for number, (used, options) in enumerate(
-        [(key, {}), (key, {}), (other, {}), (key, {"detached": "true"}), (key, {"pem": "true"}), (key, {"pem": "no"})]
+        [
+            (key, {}),
+            (key, {}),
+            (other, {}),
+            (key, {"detached": "true"}),
+            (key, {"pem": "true"}),
+            (key, {"pem": "no"}),
+            (key, {"ignore_owner_restrictions": "true"}),
+        ]
     ):
         method.sign(request_for(used, f"out{number}", **options))
     assert made == [
-        (Format.CADES, key, False, False),
-        (Format.CADES, other, False, False),
-        (Format.CADES, key, True, False),
-        (Format.CADES, key, False, True),
+        (Format.CADES, key, False, False, False),
+        (Format.CADES, other, False, False, False),
+        (Format.CADES, key, True, False, False),
+        (Format.CADES, key, False, True, False),
+        (Format.CADES, key, False, False, True),
     ]
 
 

@@ -1,0 +1,73 @@
+"""What is to be known of a PDF that can be signed, told by the file check beside its verdict (BEY-11).
+
+Imported where a file is looked at only, as it imports pyHanko's validation.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.sign.validation.generic_cms import validate_sig_integrity
+from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
+
+from bulksigner.contract.validation import Finding, Severity
+from bulksigner.formats.pdf_claims import archival_claim
+from bulksigner.formats.pdf_locks import signed_fields
+from bulksigner.formats.pdf_update import entry_of
+
+__all__ = ["find_warnings"]
+
+
+def find_warnings(document: io.BytesIO) -> tuple[Finding, ...]:
+    """Return what does not stand in the way of a signature; for files that `append_signature` accepts."""
+    reader = PdfFileReader(document, strict=True)
+    root = reader.root_ref.get_object() if "/Encrypt" not in reader.trailer else _open(reader)
+    return tuple(_find(reader, root))
+
+
+def _open(reader: Any) -> Any:
+    reader.decrypt("")
+    return reader.root
+
+
+def _find(reader: Any, root: Any) -> Iterator[Finding]:
+    if "/Encrypt" in reader.trailer:
+        text = "The PDF is encrypted, and opens without a password; the signed file will be encrypted alike."
+        yield _warning("pdf.encrypted", "trailer, /Encrypt", text)
+    if reader.xrefs.hybrid_xrefs_present:
+        text = "The PDF has a hybrid cross-reference; old and new viewers may show different objects."
+        yield _warning("pdf.hybrid", "cross-reference", text)
+    claim = archival_claim(root, entry_of)
+    if claim is not None:
+        yield _warning("pdf.archival", "catalog, /Metadata", f"The PDF claims {claim}; the signature keeps the claim.")
+    if entry_of(entry_of(root, "/AcroForm", {}), "/XFA", None) is not None:
+        text = "The PDF has an XFA form; viewers that draw it may not show the signature."
+        yield _warning("pdf.xfa", "form, /XFA", text)
+    for name, field, _ in signed_fields(root, entry_of):
+        yield _judge(reader, name, field)
+
+
+def _judge(reader: Any, name: str, field: Any) -> Finding:
+    """Say whether a signature is intact; whose it is and whom to trust is not asked."""
+    place = f"field {name}"
+    try:
+        signature = EmbeddedPdfSignature(reader, field, name)
+        content_type = "tst_info" if signature.sig_object_type == "/DocTimeStamp" else "data"
+        is_intact, is_valid = validate_sig_integrity(
+            signature.signer_info, signature.signer_cert, content_type, signature.compute_digest()
+        )
+    except Exception as error:  # noqa: BLE001 - pyHanko lets through whatever a malformed signature provokes
+        text = f"The PDF has a signature {name} that cannot be read ({type(error).__name__})."
+        return _warning("pdf.signature-broken", place, text)
+    if is_intact and is_valid:
+        text = f"The PDF has a signature {name}, which is intact and stays so."
+        return _warning("pdf.signed", place, text)
+    text = f"The PDF has a signature {name} that does not fit what it signs; the file was changed."
+    return _warning("pdf.signature-broken", place, text, "Ask for the file as it was signed.")
+
+
+def _warning(code: str, place: str, text: str, remedy: str = "") -> Finding:
+    return Finding(code, Severity.WARNING, place, text, remedy)
