@@ -30,7 +30,16 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 CONTENT = b"0001 payment of 10,00\r\n" * 20
 FORMS = [(False, False), (True, False), (False, True), (True, True)]
 FORM_NAMES = ["attached-der", "detached-der", "attached-pem", "detached-pem"]
-CHECKING = {"cms_check", "der_reader", "pades_check", "pdf_reader", "pdf_sections", "pdf_syntax", "policy_check"}
+CHECKING = {
+    "cms_check",
+    "der_reader",
+    "pades_check",
+    "pdf_crypt",
+    "pdf_reader",
+    "pdf_sections",
+    "pdf_syntax",
+    "policy_check",
+}
 CHECKING.add("signer_check")
 SHARED = {"model"}
 
