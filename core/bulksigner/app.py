@@ -58,6 +58,7 @@ from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
+from bulksigner.records.revoked_sessions import RevokedSessions
 from bulksigner.records.service_lock import hold_database
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
@@ -72,6 +73,8 @@ from bulksigner.settings.model import EngineChoice
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
+from bulksigner.web.key_ring import open_key_ring
+from bulksigner.web.sessions import Sessions
 
 __all__ = ["build"]
 
@@ -254,6 +257,13 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         clock=utc_now,
         also_when_cleared=(partial(reset_statistics, store),),
     )
+    sessions = Sessions(
+        open_key_ring(roots.root / "keys", utc_now),
+        RevokedSessions(store, utc_now),
+        core.auth.api_key,
+        core.auth.cookie_name,
+        utc_now,
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -273,6 +283,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         operations=operations,
         readiness=readiness,
         announce=announcer,
+        sessions=sessions,
         figures=Panel(store) if core.statistics.enabled else None,
         backups=_plan_backups(core.backup, store, scrubber),
         retention=_plan_retention(core.retention, store, roots, pause),

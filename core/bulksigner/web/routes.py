@@ -8,9 +8,11 @@ from types import MappingProxyType
 import attrs
 
 from bulksigner.contract.codes import CODES
-from bulksigner.web.api import backup, cleanup, events, files, folders, health, jobs, pipeline
+from bulksigner.web import pages
+from bulksigner.web.api import auth, backup, cleanup, events, files, folders, health, jobs, pipeline
 from bulksigner.web.guards import Policy
 from bulksigner.web.limits import MAX_BODY_BYTES
+from bulksigner.web.rate_limits import ROUTE_LIMITS, LimitName
 
 __all__ = ["ROUTES", "Route"]
 
@@ -29,6 +31,11 @@ class Route:
     summary: str
     max_body_bytes: int | None = MAX_BODY_BYTES
     """None where the handler itself measures the body."""
+
+    @property
+    def limit(self) -> LimitName | None:
+        """Return the limit on how often one address may call it."""
+        return ROUTE_LIMITS.get((self.method, self.path))
 
 
 def _codes(*names: str, **others: int) -> Mapping[str, int]:
@@ -190,4 +197,21 @@ ROUTES = (
         _codes("backup.disabled", "backup.not-running"),
         "End the backup under way",
     ),
+    Route(
+        "POST",
+        "/api/auth/login",
+        Policy.ANONYMOUS,
+        auth.sign_in,
+        302,
+        _codes("auth.csrf"),
+        "Begin a browser session with the form fields `ApiKey` and `ReturnUrl`",
+    ),
+    Route(
+        "POST", "/api/auth/logout", Policy.ANONYMOUS, auth.sign_out, 302, _codes("auth.csrf"), "End the browser session"
+    ),
+    Route("GET", "/api/auth/entra-login", Policy.ANONYMOUS, auth.go_to_login, 302, _codes(), "Go to `/login`"),
+    Route("GET", "/api/whoami", Policy.OPERATOR, auth.who_am_i, 200, _codes(), "Who asks, and how it was proved"),
+    Route("GET", "/login", Policy.ANONYMOUS, pages.show_login, 200, _codes(), "The page to sign in"),
+    Route("GET", "/access-denied", Policy.ANONYMOUS, pages.show_access_denied, 200, _codes(), "What is missing"),
+    Route("GET", pages.STYLE_PATH, Policy.ANONYMOUS, pages.send_style, 200, _codes(), "The style of these pages"),
 )
