@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 EXIT_ADDRESS = 71
 BACKLOG = 1024
 STOP_LIMIT_SECONDS = 5.0
-MEMORY_BYTES = 64 * 1024
-"""What a connection may keep in memory of a body, and of an answer; the rest is in files."""
 MOST_CONNECTIONS = 1024
 
 
@@ -75,11 +73,9 @@ class HttpServer:
             # Proxies are judged by the app, in one place (CFG-29).
             clear_untrusted_proxy_headers=False,
             max_request_header_size=limits.MAX_HEADER_BYTES,
-            inbuf_overflow=MEMORY_BYTES,
-            outbuf_overflow=MEMORY_BYTES,
-            cleanup_interval=self._patience.look_seconds,
             connection_limit=2 * self._connection_limit,
         )
+        settings.cleanup_interval = self._patience.look_seconds
         rules = ChannelRules(gate_of(services).judge, self._patience, self._connection_limit, services.spool)
         app = create_app(services)
         self._dispatcher = ThreadedTaskDispatcher()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.web.guards import Policy
+from bulksigner.web.rate_limits import LimitName
 from bulksigner.web.routes import ROUTES, Route
 
 __all__ = ["codes_page", "routes_page"]
@@ -13,6 +14,31 @@ __all__ = ["codes_page", "routes_page"]
 # Any route may answer these, so no row repeats them.
 COMMON_CODES = ("request.invalid", "internal")
 OPERATOR_CODES = ("auth.invalid-credentials", "auth.misconfigured")
+LIMIT_CODE, FORGED_CODE = "rate-limited", "auth.csrf"
+
+_SESSIONS = (
+    "## Credentials",
+    "",
+    "A request with the API key in the header that `Auth:ApiKeyHeader` names is judged by that key alone, whatever "
+    "cookies come with it. Without the header the cookie of a browser session counts (`Auth:CookieName`); it is got at "
+    "`/login`, lasts eight hours from the last request a person made (one with `X-Refresh: auto` does not count), and "
+    "ends at `POST /api/auth/logout`, at a new sign-in, or with another API key. `GET /api/whoami` tells `name`, "
+    "`scheme` and `roles`, and to a session its `csrfToken`.",
+    "",
+    "A request of a session that is not `GET`, `HEAD` or `OPTIONS` must carry that token in the header `X-CSRF-Token` "
+    "or the form field `csrfToken`, and come from a page of this service; otherwise it is 403 `auth.csrf`. The forms "
+    "of sign-in and sign-out carry the token that `GET /login` gives, in the cookie `lbs-csrf` and in the field "
+    "`csrfToken`.",
+    "",
+    "## Limits",
+    "",
+    "Each limit counts the requests of one client address, of IPv6 those of its /64, in a window that begins with the "
+    "first of them. One too many is 429 `rate-limited`, with `Retry-After` in seconds. The numbers are settings "
+    "(`RateLimiting`).",
+    "",
+    "| Limit | Routes |",
+    "|---|---|",
+)
 
 _UPLOADS = (
     "## Uploads",
@@ -69,7 +95,7 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
         (
             note,
             "",
-            "Routes of the policy `Operator` need the API key in the header that `Auth:ApiKeyHeader` names and may "
+            "Routes of the policy `Operator` need the API key, or the session of a browser, and may "
             f"answer {_quoted(OPERATOR_CODES)}. Every route may answer {_quoted(COMMON_CODES)}. Errors are "
             "`application/problem+json` (RFC 9457); dispatch on `code`, see [error codes](error-codes.md). A route of "
             "`GET` answers `HEAD` the same way, without a body.",
@@ -78,9 +104,18 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
             "|---|---|---|---|---|",
             *rows,
             "",
+            *_SESSIONS,
+            *_limits(routes),
+            "",
             *_UPLOADS,
         ),
     )
+
+
+def _limits(routes: Sequence[Route]) -> Iterable[str]:
+    for limit in LimitName:
+        if found := [f"`{route.method} {route.path}`" for route in routes if route.limit is limit]:
+            yield f"| `{limit.value}` | {', '.join(found)} |"
 
 
 def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
@@ -124,6 +159,10 @@ def _statuses(row: ErrorCode, routes: Sequence[Route]) -> str:
 def _answered_by(row: ErrorCode, routes: Sequence[Route]) -> str:
     if row.code in COMMON_CODES:
         return "all"
+    if row.code == LIMIT_CODE:
+        return "all with a limit"
+    if row.code == FORGED_CODE:
+        return "all that change anything, for sessions"
     if row.code in OPERATOR_CODES:
         return f"all of policy `{Policy.OPERATOR.value}`"
     return ", ".join(f"`{route.method} {route.path}`" for route in routes if row.code in route.codes) or "—"
