@@ -8,8 +8,11 @@ servers could read in two ways are refused.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import socket
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _VERSIONS = ("1.0", "1.1")
 _MAX_CHUNK_LINE_BYTES = 1024
+_DROP = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+"""Linger for no time: the connection ends with a reset."""
 
 
 @attrs.frozen
@@ -284,6 +289,13 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Waitress is not typed
         if request is not None:
             request.close()
 
+    def cut_off(self) -> None:
+        """Close without another word; what was not sent is dropped, here and in the kernel."""
+        if self.total_outbufs_len:
+            with contextlib.suppress(OSError):
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
+        self.handle_close()
+
     def _linger(self) -> None:
         self.close_when_flushed = False
         self._lingers_until = time.monotonic() + self.rules.patience.linger_seconds
@@ -317,7 +329,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]  # Waitress is not typed
         for channel in list(self.active_channels.values()):
             if channel.is_overdue(now):
                 # At once: a client that never reads would not let a last write end either.
-                channel.handle_close()
+                channel.cut_off()
 
     def _make_room(self) -> None:
         """Let the newcomer have the place of whoever has been silent the longest."""
