@@ -161,18 +161,12 @@ def test_a_forged_address_counts_for_the_peer(make_client: Making) -> None:
     """SEC-16, SEC-62: forwarded headers give nobody a fresh window unless the proxy is trusted."""
     counted = limits(Clock(), permits_per_window=1)
     client = make_client(limits=counted)
-    statuses = [
-        client.simulate_post(
-            "/api/rescan", headers={"X-Forwarded-For": f"198.51.100.{number}"}, remote_addr=B
-        ).status_code
-        for number in range(3)
+    forged = [{"X-Forwarded-For": f"198.51.100.{number}"} for number in range(3)]
+    assert [client.simulate_post("/api/rescan", headers=one, remote_addr=B).status_code for one in forged] == [
+        200,
+        429,
+        429,
     ]
-    assert statuses == [200, 429, 429]
-    trusting = make_client(limits=counted, entrance=Entrance(trust=ProxyTrust(trusts_any=True)))
-    statuses = [
-        trusting.simulate_post(
-            "/api/rescan", headers={"X-Forwarded-For": f"198.51.100.{number}"}, remote_addr=B
-        ).status_code
-        for number in range(3)
-    ]
-    assert statuses == [200, 200, 200]
+    client = make_client(limits=counted, entrance=Entrance(trust=ProxyTrust(trusts_any=True)))
+    for one in forged:
+        assert client.simulate_post("/api/rescan", headers=one, remote_addr=B).status_code == 200
