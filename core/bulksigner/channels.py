@@ -273,7 +273,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Waitress is not typed
 
     def handle_write(self) -> None:
         """Write, and close half of the connection after a refusal."""
-        if self.lingers and self.connected and not self.will_close and not self.requests:
+        waits = self.lingers and self._lingers_until is None and not self.requests
+        if waits and self.connected and not self.will_close:
             self._flush_exception(self._flush_some)
             if self.connected and not self.will_close:
                 if self.close_when_flushed and not self.total_outbufs_len:

@@ -54,7 +54,9 @@ class WindowSettings:
     permits_per_window: int = option(60, help="Requests of one address in a window.", check=at_least(1))
     window_seconds: int = option(60, help="Length of a window.", check=at_least(1))
     queue_limit: int = option(
-        0, help="Requests over the limit that wait for the next window instead of being refused.", check=at_least(0)
+        0,
+        help="Requests over the limit that wait for the next window, in at most half of `Hosting:Threads`.",
+        check=at_least(0),
     )
 
 

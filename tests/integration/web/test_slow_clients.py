@@ -157,6 +157,19 @@ def test_a_request_under_way_is_never_put_out(tmp_path: Path) -> None:
         assert read_all(upload).startswith(b"HTTP/1.1 400")
 
 
+def test_a_refused_client_that_goes_on_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    """CLU-04: one that was told no and still sends is let go when the service stops."""
+    patient = Patience(quiet_seconds=60, linger_seconds=60, look_seconds=1)
+    with ExitStack() as stack:
+        with serving(tmp_path, patience=patient) as host:
+            connection = stack.enter_context(host.connect())
+            connection.sendall(b"POST /api/files HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 1000)
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 401")
+            connection.sendall(b"x" * 1000)
+            began = time.monotonic()
+        assert time.monotonic() - began < 3
+
+
 @pytest.mark.soak
 @pytest.mark.skipif(sys.platform == "win32", reason="needs ten thousand descriptors")
 def test_ten_thousand_connections_that_say_nothing(tmp_path: Path) -> None:
