@@ -33,7 +33,7 @@ from bulksigner.web import limits
 from bulksigner.web.gate import BodyRule
 from bulksigner.web.problems import answer_before_app
 
-__all__ = ["ChannelRules", "Listener", "Patience"]
+__all__ = ["Channel", "ChannelRules", "Listener", "Patience"]
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +145,9 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # Waitress is not typed
             return
         self.body_rcv.buf = _Spool(self.adj.inbuf_overflow, self._rules.spool)
         self._rule = self._rules.judge(self.command, self.path, self.headers)
-        # Waitress refuses what reaches its limit; ours may be reached.
-        self.adj = _Cap(self._rule.limit_bytes + 1)
+        # Waitress refuses what reaches its limit, lines of chunks included; ours is of the body, and may be reached.
+        limit = self._rule.limit_bytes
+        self.adj = _Cap(2 * limit + limits.MAX_HEADER_BYTES if self.chunked else limit + 1)
 
     def received(self, data: bytes) -> int:
         """Take what has arrived and return how many bytes of it belong to this request."""
@@ -156,7 +157,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # Waitress is not typed
             log.error("A request could not be stored: %s", failure)
             consumed = len(data)
             self.error, self.completed = InternalServerError("the body could not be stored"), True
-        self._refuse_long_lines()
+        self._measure_chunks()
         if self.error is not None:
             if isinstance(self.error, RequestEntityTooLarge) and self._rule is not None:
                 self.error = _Refused(self._rule)
@@ -165,12 +166,14 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # Waitress is not typed
             self.close()
         return consumed
 
-    def _refuse_long_lines(self) -> None:
+    def _measure_chunks(self) -> None:
         body = self.body_rcv
-        if isinstance(body, ChunkedReceiver) and (
-            len(body.control_line) > _MAX_CHUNK_LINE_BYTES or len(body.trailer) > limits.MAX_HEADER_BYTES
-        ):
+        if self.error is not None or not isinstance(body, ChunkedReceiver) or self._rule is None:
+            return
+        if len(body.control_line) > _MAX_CHUNK_LINE_BYTES or len(body.trailer) > limits.MAX_HEADER_BYTES:
             self.error, self.completed = BadRequest("a chunk has too long a line"), True
+        elif len(body) > self._rule.limit_bytes:
+            self.error, self.completed = _Refused(self._rule), True
 
 
 def _refuse_two_meanings(parser: Parser, head: bytes) -> None:
@@ -289,6 +292,11 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Waitress is not typed
         super().handle_close()
         if request is not None:
             request.close()
+
+    def finish(self) -> None:
+        """Close as soon as what is written has been sent; nobody is waited for any more."""
+        self.lingers = False
+        self.close_when_flushed = True
 
     def cut_off(self) -> None:
         """Close without another word; what was not sent is dropped, here and in the kernel."""

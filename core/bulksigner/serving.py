@@ -13,10 +13,9 @@ from typing import Any
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
-from waitress.channel import HTTPChannel
 from waitress.task import ThreadedTaskDispatcher
 
-from bulksigner.channels import ChannelRules, Listener, Patience
+from bulksigner.channels import Channel, ChannelRules, Listener, Patience
 from bulksigner.contract.errors import StartRefused
 from bulksigner.settings.variables import ListenAddress
 from bulksigner.web import limits
@@ -135,8 +134,8 @@ class HttpServer:
 
     def _let_go(self) -> None:
         for one in list(self._loop.values()):
-            if isinstance(one, HTTPChannel):
-                one.close_when_flushed = True
+            if isinstance(one, Channel):
+                one.finish()
             else:
                 one.close()
 
