@@ -19,7 +19,7 @@ FIELD = "csrfToken"
 COOKIE = "lbs-csrf"
 """The double-submit token of whoever has no session yet."""
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
-_PORTS = {"http": 80, "https": 443}
+_USUAL_PORTS = (None, 80, 443)
 
 
 def is_unsafe(request: falcon.Request) -> bool:
@@ -65,16 +65,16 @@ def _refuse_other_site(request: falcon.Request) -> None:
     if (request.get_header("Sec-Fetch-Site") or "").strip().lower() == "cross-site":
         raise _forged("the browser says that another site made the request")
     origin = request.get_header("Origin")
-    if origin is not None and _place(origin) != _place(
-        f"{request.context.client.scheme}://{request.get_header('Host')}"
-    ):
+    # The host alone: behind a proxy that is not believed, the scheme that the browser speaks is not known here.
+    if origin is not None and _place(origin) != _place(f"//{request.get_header('Host')}"):
         raise _forged("its Origin is another host")
 
 
 def _place(url: str) -> tuple[str | None, int | None]:
+    """Return host and port of a URL, the port of plain HTTP and that of HTTPS being none."""
     try:
         parts = urllib.parse.urlsplit(url)
-        return parts.hostname, parts.port or _PORTS.get(parts.scheme)
+        return parts.hostname, None if parts.port in _USUAL_PORTS else parts.port
     except ValueError:
         return None, None
 

@@ -199,6 +199,7 @@ def test_a_session_s_request_needs_its_token(browser: Browser, route: Route) -> 
         ({"Origin": "http://[bad"}, 403),
         ({"Origin": "http://falconframework.org"}, 200),
         ({"Origin": "http://FALCONFRAMEWORK.org:80"}, 200),
+        ({"Origin": "https://falconframework.org"}, 200),
     ],
 )
 def test_another_site_is_refused_even_with_the_token(browser: Browser, headers: dict[str, str], status: int) -> None:
