@@ -60,9 +60,10 @@ class KeyRing:
         now = self._clock()
         newest = max(self._keys.values(), key=lambda key: key.made_at, default=None)
         if newest is None or now - newest.made_at > ROLLED_AFTER:
+            if newest is not None:
+                log.info("A new key protects the sessions of browsers from now on; sessions under older keys go on")
             newest = _make(self._folder, now)
             self._keys[newest.id] = newest
-            log.info("A new key protects the sessions of browsers from now on; sessions under older keys go on")
         return newest
 
 
