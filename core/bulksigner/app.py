@@ -66,6 +66,7 @@ from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
 from bulksigner.records.notes import StoredNotes
+from bulksigner.records.revoked_sessions import RevokedSessions
 from bulksigner.records.service_lock import hold_database
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
@@ -81,6 +82,8 @@ from bulksigner.settings.model import EngineChoice
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
+from bulksigner.web.key_ring import open_key_ring
+from bulksigner.web.sessions import Sessions
 
 __all__ = ["build"]
 
@@ -310,6 +313,13 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
     )
+    sessions = Sessions(
+        open_key_ring(roots.root / "keys", utc_now),
+        RevokedSessions(store, utc_now),
+        core.auth.api_key,
+        core.auth.cookie_name,
+        utc_now,
+    )
     return Service(
         foundation=foundation,
         owner=owner,
@@ -330,6 +340,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         file_check=file_check,
         readiness=readiness,
         announce=announcer,
+        sessions=sessions,
         figures=Panel(store) if core.statistics.enabled else None,
         backups=backups,
         retention=retention,

@@ -16,6 +16,7 @@ from bulksigner.contract.settings import Check, Secret, at_least, between, match
 from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.encryption import EncryptionSettings
+from bulksigner.settings.hosting import HostingSettings, RateLimitingSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
@@ -60,6 +61,16 @@ NAME = Check(
 _HEADER = Check(
     lambda text: re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", text) is not None,
     "a header name (RFC 9110 5.1)",
+)
+_COOKIE = Check(
+    lambda text: re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", text) is not None,
+    "a cookie name (RFC 6265 4.1.1)",
+)
+_HOSTS = Check(
+    lambda text: all(
+        re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", name.strip()) for name in text.split(",")
+    ),
+    "`*`, or names separated by commas, each `name` or `*.name`, without port",
 )
 _NOT_BLANK = Check(lambda value: bool(str(value).strip()), "not blank")
 _DOTTED = Check(
@@ -117,6 +128,7 @@ class AuthSettings:
 
     api_key: Secret = option(help="The key that operators and clients send.", check=matches_length(16))
     api_key_header: str = option("X-API-Key", help="The request header that carries the key.", check=_HEADER)
+    cookie_name: str = option("lbs-auth", help="The cookie of a browser session.", check=_COOKIE)
 
 
 @attrs.frozen
@@ -321,15 +333,6 @@ class UploadSettings:
 
 
 @attrs.frozen
-class HostingSettings:
-    """`Hosting`."""
-
-    threads: int = option(
-        8, help="Threads that answer HTTP, uploads at most three in four; health has its own.", check=between(1, 64)
-    )
-
-
-@attrs.frozen
 class LoggingSettings:
     """`Logging`."""
 
@@ -390,6 +393,7 @@ class CoreSettings:
     watched_folder: WatchedFolderSettings = option()
     upload: UploadSettings = option()
     hosting: HostingSettings = option()
+    rate_limiting: RateLimitingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
     encryption: EncryptionSettings = option()
@@ -397,4 +401,5 @@ class CoreSettings:
     readiness: ReadinessSettings = option()
     backup: BackupSettings = option()
     retention: RetentionSettings = option()
+    allowed_hosts: str = option("*", help="Values of `Host` that are answered; `*` for any.", check=_HOSTS)
     database_location: Path | Secret = Path()

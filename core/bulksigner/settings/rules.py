@@ -9,6 +9,7 @@ from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
+from bulksigner.settings.hosting import check_hosting
 from bulksigner.settings.model import (
     DEFAULT_NAME,
     LOCAL_METHOD,
@@ -33,6 +34,7 @@ _SINGLE_SESSION_SOURCES = ("Pkcs11", "WindowsStore")
 def check_rules(core: CoreSettings, findings: Findings) -> None:
     """Apply the rules on intervals, database and profiles; those on places are in `folders`."""
     _check_intervals(core, findings)
+    check_hosting(core.hosting, findings)
     _check_connections(core, findings)
     _check_profiles(core, findings)
     for key, choice in list_certificates(core):

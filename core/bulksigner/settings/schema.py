@@ -117,7 +117,11 @@ class CollectedSchema:
 
     def first_segments(self) -> frozenset[str]:
         """Return the case-folded names of the sections, which decide what variables are read (CFG-06)."""
-        return frozenset(row.segments[0].casefold() for row in self.rows())
+        return frozenset(row.segments[0].casefold() for row in self.rows() if len(row.segments) > 1)
+
+    def single_keys(self) -> frozenset[str]:
+        """Return the case-folded names of the keys that stand in no section (CFG-06)."""
+        return frozenset(row.segments[0].casefold() for row in self.rows() if len(row.segments) == 1)
 
     def find(self, path: Sequence[str]) -> KeyRow | None:
         """Return the key that a concrete path names, or None."""
