@@ -10,17 +10,10 @@ from bulksigner.contract.signing import Format
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.hosting import check_hosting
-from bulksigner.settings.model import (
-    DEFAULT_NAME,
-    LOCAL_METHOD,
-    LOCAL_PROVIDER,
-    CertificateChoice,
-    CoreSettings,
-    DatabaseProvider,
-    ProfileSeed,
-)
+from bulksigner.settings.model import LOCAL_PROVIDER, CoreSettings, DatabaseProvider
 from bulksigner.settings.shapes import Kind, members_of
 from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signing import DEFAULT_NAME, LOCAL_METHOD, CertificateChoice, ProfileSeed
 
 __all__ = ["SHORTEST_MASKED", "check_profile", "check_rules", "list_certificates"]
 

@@ -13,8 +13,9 @@ from bulksigner.contract.errors import PluginFailed
 from bulksigner.contract.settings import Settings
 from bulksigner.settings.bind import Binder
 from bulksigner.settings.findings import Findings
-from bulksigner.settings.model import CertificateChoice, CoreSettings, ProfileSeed
+from bulksigner.settings.model import CoreSettings
 from bulksigner.settings.shapes import Kind, Member, members_of
+from bulksigner.settings.signing import CertificateChoice, ProfileSeed
 from bulksigner.settings.tree import Branch, Leaf, is_index, is_present, prune
 
 __all__ = ["BoundSettings", "CollectedSchema", "KeyRow"]
