@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import attrs
 
+from bulksigner.assembly import (
+    choose_sinks,
+    derive_envelope_key,
+    formats_of,
+    log_thresholds,
+    plan_backups,
+    plan_retention,
+    start_engine,
+    tell_settings,
+    time_jobs,
+)
 from bulksigner.backup.before_migration import copy_before_migration
-from bulksigner.backup.desk import BackupDesk, BackupPlan
 from bulksigner.boot import Foundation, new_owner, open_store, plan_validation, product_version
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, PermanentFailure
 from bulksigner.contract.settings import Secret
-from bulksigner.contract.signing import Format
 from bulksigner.contract.storage import Folder
-from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.files.lock import hold_folder_lock
 from bulksigner.files.volumes import distinct_volumes
 from bulksigner.files.work import WorkRoots
@@ -33,7 +39,7 @@ from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
-from bulksigner.jobs.envelopes import MANY_ENVELOPES, count_envelope, envelopes_written
+from bulksigner.jobs.envelopes import count_envelope
 from bulksigner.jobs.model import Changed, Job, utc_now
 from bulksigner.jobs.names import Names, forget_names
 from bulksigner.jobs.queue import Queue
@@ -42,15 +48,13 @@ from bulksigner.jobs.store import Jobs
 from bulksigner.life import Service
 from bulksigner.metering import core_gauges, count_change
 from bulksigner.observability import logs
-from bulksigner.observability.log_files import LogFiles, prepare_log_files
+from bulksigner.observability.log_files import prepare_log_files
 from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
 from bulksigner.operations.deletion_news import DeletionNews
 from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import assemble
-from bulksigner.pipeline.engine import Engine, InProcessEngine, ask
-from bulksigner.pipeline.engine_pool import ProcessEngine
-from bulksigner.pipeline.engine_worker import WorkerBoot
+from bulksigner.pipeline.engine import ask
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.room import Room
 from bulksigner.pipeline.work import Parts
@@ -59,28 +63,20 @@ from bulksigner.profiles.checking import CertificateRefresh
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.live import ProfileWatch
-from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.migrate import migrate
 from bulksigner.records.notes import StoredNotes
+from bulksigner.records.revoked_sessions import RevokedSessions
 from bulksigner.records.service_lock import hold_database
-from bulksigner.records.sqlite import SqliteStore
-from bulksigner.records.store import Store
 from bulksigner.recovery.sweep import sweep
-from bulksigner.retention.desk import RetentionDesk
-from bulksigner.retention.policy import Policy
-from bulksigner.retention.run import Retention
-from bulksigner.settings.backups import BackupSettings
-from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.load import check_seed_choices
-from bulksigner.settings.log_files import LogFileSettings
-from bulksigner.settings.model import EngineChoice
-from bulksigner.settings.retention import RetentionSettings
 from bulksigner.statistics.figures import Panel
-from bulksigner.statistics.timings import Spans, reset_statistics, write_timings
+from bulksigner.statistics.timings import reset_statistics
+from bulksigner.web.key_ring import open_key_ring
+from bulksigner.web.sessions import Sessions
 
 __all__ = ["build"]
 
@@ -143,12 +139,12 @@ def build(foundation: Foundation, *, copies_before_migration: bool = True) -> Se
 def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: bool) -> Service:
     settings, core = foundation.settings, foundation.settings.core
     scrubber = foundation.scrubber
-    sinks = _choose_sinks(core.logging.file)
+    sinks = choose_sinks(core.logging.file)
     if sinks.files is not None:
         prepare_log_files(sinks.files)
-    logs.configure(core.logging.level.threshold, _thresholds(foundation), scrubber, sinks=sinks)
+    logs.configure(core.logging.level.threshold, log_thresholds(foundation), scrubber, sinks=sinks)
     undo.callback(logs.close_files)
-    _tell_settings(foundation)
+    tell_settings(foundation)
 
     roots = WorkRoots(core.storage.root)
     lock = hold_folder_lock(core.storage.root / "db" / ".lock")
@@ -175,7 +171,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     if not foundation.trust and (failures := explain_no_roots(profile_rows.all())):
         raise ConfigurationRefused(failures)
     foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
-    envelope_key = _derive_key(core.encryption, store)
+    envelope_key = derive_envelope_key(core.encryption, store)
     if envelope_key is not None:
         undo.callback(envelope_key.wipe)
     profiles = open_profiles(
@@ -214,7 +210,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     uploads = UploadDoor(core.upload, folders, enqueue, profiles.get, roots, names)
     uploads.settle_leftovers(jobs)
 
-    engine = _start_engine(foundation, _formats_of(profiles.all), sinks, envelope_key)
+    engine = start_engine(foundation, formats_of(profiles.all), sinks, envelope_key)
     profiles.when_closed(engine.forget)
     undo.callback(engine.close)
     for profile in profiles.all:
@@ -248,7 +244,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         options=core.pdf.options,
-        record_timings=_time_jobs(store) if core.statistics.enabled else None,
+        record_timings=time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
         validation=validation,
         metrics=metrics,
@@ -297,8 +293,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         also_when_cleared=(partial(reset_statistics, store), partial(forget_names, store)),
         metrics=metrics,
     )
-    backups = _plan_backups(core.backup, store, scrubber.scrub, metrics)
-    retention = _plan_retention(core.retention, store, roots, folders, pause, metrics)
+    backups = plan_backups(core.backup, store, scrubber.scrub, metrics)
+    retention = plan_retention(core.retention, store, roots, folders, pause, metrics)
     metrics.read_with(core_gauges(store, jobs, pause, profiles, volumes, backups, has_retention=retention is not None))
     file_check = FileCheck(
         profile=profiles.get,
@@ -311,6 +307,13 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         scrub=scrubber.scrub,
         now=utc_now,
         ignore_owner_restrictions=core.pdf.ignore_owner_restrictions,
+    )
+    sessions = Sessions(
+        open_key_ring(roots.root / "keys", utc_now),
+        RevokedSessions(store, utc_now),
+        core.auth.api_key,
+        core.auth.cookie_name,
+        utc_now,
     )
     return Service(
         foundation=foundation,
@@ -332,6 +335,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         file_check=file_check,
         readiness=readiness,
         announce=announcer,
+        sessions=sessions,
         figures=Panel(store) if core.statistics.enabled else None,
         backups=backups,
         retention=retention,
@@ -342,99 +346,6 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     )
 
 
-def _derive_key(given: EncryptionSettings, store: Store) -> EnvelopeKey | None:
-    """Derive the key of the envelopes, the one time in this life (ENC-06); None where encryption is off."""
-    if not given.enabled:
-        return None
-    log.info("Deriving the key of encrypted outputs, %d iterations", given.iterations)
-    key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
-    written = envelopes_written(store, key.check_value())
-    if written > MANY_ENVELOPES:
-        log.warning(
-            "%d files were encrypted with this key, and more than %d are not safe. Change Encryption:Password soon, "
-            "and keep the former one for the files that exist",
-            written,
-            2 * MANY_ENVELOPES,
-        )
-    return key
-
-
-def _time_jobs(store: Store) -> Callable[[Job, Spans], None]:
-    def record(job: Job, spans: Spans) -> None:
-        write_timings(store, job, spans, job.completed_at or job.updated_at)
-
-    return record
-
-
-def _plan_backups(
-    given: BackupSettings, store: Store, scrub: Callable[[str], str], metrics: Metrics
-) -> BackupDesk | None:
-    if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
-        return None
-    interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
-    plan = BackupPlan(given.disk.path, interval, given.retain_count)
-    return BackupDesk(store, plan, product_version=product_version(), scrub=scrub, metrics=metrics)
-
-
-def _plan_retention(
-    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag, metrics: Metrics
-) -> RetentionDesk | None:
-    policy = Policy.of(given)
-    if policy is None:
-        return None
-    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused, metrics=metrics))
-
-
-def _tell_settings(foundation: Foundation) -> None:
-    settings = foundation.settings
-    for line in (*settings.warnings, *foundation.plugins.warnings):
-        log.warning("%s", line)
-    for line in settings.notices:
-        log.info("%s", line)
-    log.info("Settings read", extra=logs.facts(files=[str(path) for path in settings.files_read]))
-
-
-def _thresholds(foundation: Foundation) -> dict[str, int]:
-    return {name: level.threshold for name, level in foundation.settings.core.logging.levels.items()}
-
-
-def _choose_sinks(given: LogFileSettings) -> logs.Sinks:
-    files = LogFiles(given.path, given.rolling_interval, given.file_size_limit_bytes, given.retained_file_count_limit)
-    return logs.Sinks(given.write_to_console, files if given.enabled else None, given.minimum_level.threshold)
-
-
-def _start_engine(
-    foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks, envelope_key: EnvelopeKey | None
-) -> Engine:
-    """Choose where signing runs (CFG-205)."""
-    settings, core = foundation.settings, foundation.settings.core
-    here = InProcessEngine(
-        foundation.registry, formats, threads=core.pipeline.max_concurrency, envelope_key=envelope_key
-    )
-    workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
-    choice = core.signing.engine
-    if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):
-        return here
-    boot = WorkerBoot(
-        foundation.registry.signing_plugins,
-        settings.plugins,
-        formats,
-        tuple(settings.secrets),
-        core.logging.level.threshold,
-        _thresholds(foundation),
-        # One process tidies up for all.
-        attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
-        envelope_key,
-    )
-    return ProcessEngine(boot, workers, here)
-
-
 def _database_folders(location: Path | Secret) -> list[Path]:
     """Return the folder of a database in a file of this host."""
     return [location.parent] if isinstance(location, Path) else []
-
-
-def _formats_of(profiles: Iterable[OpenedProfile]) -> tuple[Format, ...]:
-    """Return the formats that jobs may ask for; a profile without one takes any."""
-    chosen = {profile.stored.format for profile in profiles}
-    return tuple(known for known in Format if None in chosen or known in chosen)

@@ -17,7 +17,10 @@ from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
 from bulksigner.records import event_log
 from bulksigner.records.sqlite import SqliteStore
+from bulksigner.web.clients import ProxyTrust
+from bulksigner.web.entrance import AllowedHosts, Entrance
 from bulksigner.web.guards import Policy
+from bulksigner.web.rate_limits import RateLimits
 from bulksigner.web.services import PipelineView, WebServices
 
 __all__ = ["expose"]
@@ -85,6 +88,14 @@ def expose(service: Service) -> WebServices:
         scratch=service.roots.landing,
         report_readiness=service.readiness.report,
         codes=service.foundation.codes,
+        entrance=Entrance(
+            AllowedHosts.of(core.allowed_hosts),
+            ProxyTrust.of(core.hosting.forwarded_headers),
+            core.hosting.require_https,
+        ),
+        sessions=service.sessions,
+        limits=RateLimits(core.rate_limiting, threads=core.hosting.threads),
+        spool=service.roots.landing,
         backups=service.backups,
         retention=service.retention,
         scrub=service.foundation.scrubber.scrub,

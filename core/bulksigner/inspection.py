@@ -46,7 +46,7 @@ from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
 from bulksigner.records.notes import StoredNotes
 from bulksigner.settings.encryption import EncryptionSettings
-from bulksigner.settings.model import DEFAULT_NAME, ProfileSeed
+from bulksigner.settings.signing import DEFAULT_NAME, ProfileSeed
 
 __all__ = ["Inspection", "inspect"]
 

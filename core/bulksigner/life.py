@@ -34,6 +34,7 @@ from bulksigner.records.events import Event, write_event
 from bulksigner.recovery.sweep import SweepReport
 from bulksigner.retention.desk import RetentionDesk
 from bulksigner.statistics.figures import Panel
+from bulksigner.web.sessions import Sessions
 
 __all__ = ["Service"]
 
@@ -66,6 +67,7 @@ class Service:
     file_check: FileCheck
     readiness: Readiness
     announce: Callable[[Changed], None]
+    sessions: Sessions
     figures: Panel | None
     """The statistics, or None where they are switched off (STA-12)."""
     backups: BackupDesk | None

@@ -18,6 +18,7 @@ from bulksigner.pipeline.pause import PauseState
 from bulksigner.plugin_system.report import PluginState
 from bulksigner.records.engines import EngineKind
 from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.hosting import ForwardedHeadersSettings
 from bulksigner.settings.model import LOCAL_PROVIDER, LoggingSettings, LogLevel
 
 __all__ = ["show"]
@@ -67,6 +68,8 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         encrypts=settings.core.encryption.enabled,
         pause=banner.Pause(pause.since or utc_now(), pause.reason) if pause is not None and pause.is_paused else None,
         trust_set=service.foundation.trust.describe(),
+        https_redirect=settings.core.hosting.require_https,
+        forwarded_headers=_describe_proxies(settings.core.hosting.forwarded_headers),
         retention=_describe_retention(service),
         backup=_describe_backups(settings.core.backup),
         store_status=store_status if service.store.kind is EngineKind.POSTGRESQL else None,
@@ -90,6 +93,13 @@ def _describe_logs(given: LoggingSettings) -> str:
     level = max(given.level.threshold, given.file.minimum_level.threshold)
     shown = next(known.value for known in LogLevel if known.threshold == level)
     return f"{' + '.join(sinks)}, {shown}"
+
+
+def _describe_proxies(given: ForwardedHeadersSettings) -> str | None:
+    if not given.enabled:
+        return None
+    trusted = "any proxy" if given.trust_any_proxy else ", ".join((*given.known_proxies, *given.known_networks))
+    return f"{trusted}, {given.forward_limit} in a row"
 
 
 def _describe_backups(given: BackupSettings) -> str | None:

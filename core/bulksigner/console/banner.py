@@ -56,6 +56,9 @@ class BannerFacts:
     plugin_rows: Sequence[BannerRow] = ()
     encrypts: bool = False
     pause: Pause | None = None
+    https_redirect: bool = False
+    forwarded_headers: str | None = None
+    """Which proxies are believed; None where none is."""
     retention: str | None = None
     """What the retention policy does; printed where there is one."""
     backup: str | None = None
@@ -77,8 +80,8 @@ def ready_panel(facts: BannerFacts) -> str:
     rows = [
         ("host mode", facts.host_mode),
         ("environment", facts.environment),
-        ("https redirect", "off (terminate TLS at reverse proxy)"),
-        ("forwarded headers", "off"),
+        ("https redirect", "on" if facts.https_redirect else "off (terminate TLS at reverse proxy)"),
+        ("forwarded headers", facts.forwarded_headers or "off"),
         ("listen", ", ".join(facts.listen)),
         ("content root", facts.content_root),
         ("storage root", facts.storage_root),

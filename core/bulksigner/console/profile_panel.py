@@ -14,8 +14,8 @@ from bulksigner.observability.logs import escape
 from bulksigner.profiles.expiry import describe_end
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
-from bulksigner.settings.model import LOCAL_METHOD
 from bulksigner.settings.signatures import DEFAULT_POLICY, XmlFlavor
+from bulksigner.settings.signing import LOCAL_METHOD
 
 __all__ = ["Alert", "ProfileFacts", "find_alerts", "list_folder_warnings", "list_profiles", "profiles_panel"]
 

@@ -28,8 +28,10 @@ class ErrorCode:
 _ROWS = (
     ErrorCode("request.invalid", 400, "The request is malformed, or the route or method does not exist"),
     ErrorCode("internal", 500, "An unexpected error occurred", text_on_job=True),
+    ErrorCode("rate-limited", 429, "Too many requests in a short time"),
     ErrorCode("auth.misconfigured", 401, "The configured API key is empty"),
-    ErrorCode("auth.invalid-credentials", 401, "The API key is missing or wrong"),
+    ErrorCode("auth.invalid-credentials", 401, "The API key or the session is missing or wrong"),
+    ErrorCode("auth.csrf", 403, "The token against forged requests is missing or wrong"),
     ErrorCode("validation.reason-too-long", 400, "The reason is longer than 512 characters"),
     ErrorCode("validation.filter-invalid", 400, "A query value is not acceptable"),
     ErrorCode("culture.not-supported", 400, "The language is neither en-US nor pt-BR"),

@@ -18,9 +18,9 @@ from bulksigner.settings.bind import Binder, unstructure_block
 from bulksigner.settings.choices import canonical, explain_absent
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
-from bulksigner.settings.model import CertificateChoice, ProfileSeed
 from bulksigner.settings.rules import SHORTEST_MASKED, check_profile
 from bulksigner.settings.shapes import Kind, members_of
+from bulksigner.settings.signing import CertificateChoice, ProfileSeed
 from bulksigner.settings.tree import Branch, Duplicate, Leaf, Node, grow, walk
 
 __all__ = ["Draft", "Drafter", "keep_changed"]

@@ -22,7 +22,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import write_event
 from bulksigner.settings.grammar import quote
-from bulksigner.settings.model import LOCAL_METHOD, NAME
+from bulksigner.settings.signing import LOCAL_METHOD, NAME
 
 __all__ = ["ProfileEditor", "Saved"]
 

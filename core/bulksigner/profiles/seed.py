@@ -21,7 +21,8 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import Event, write_event
 from bulksigner.settings.bind import unstructure_block
-from bulksigner.settings.model import DEFAULT_NAME, CoreSettings, InputFolder, ProfileSeed
+from bulksigner.settings.model import CoreSettings, InputFolder
+from bulksigner.settings.signing import DEFAULT_NAME, ProfileSeed
 
 __all__ = ["SeedReport", "foresee_import", "report_ignored", "seed_profiles"]
 

@@ -24,6 +24,7 @@ __all__ = [
     "RetentionAcknowledgementRow",
     "RetentionLeaseRow",
     "RetentionRunRow",
+    "SessionRevocationRow",
     "StatisticsStateRow",
 ]
 
@@ -360,3 +361,13 @@ class RetentionLeaseRow(_Row):
 
     class Meta:
         table_name = "retention_lease"
+
+
+class SessionRevocationRow(_Row):
+    """A browser session that was ended; kept until every copy of its ticket has expired (SEC-22)."""
+
+    ticket_id = peewee.TextField(primary_key=True)
+    until = UtcField()
+
+    class Meta:
+        table_name = "session_revocation"

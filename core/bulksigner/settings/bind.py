@@ -16,8 +16,8 @@ from bulksigner.contract.settings import Secret
 from bulksigner.settings.choices import SOURCES, canonical
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import Unreadable, name_type, parse_scalar, quote, write_time_span
-from bulksigner.settings.model import CertificateChoice, ProfileSeed
 from bulksigner.settings.shapes import Kind, Member, members_of
+from bulksigner.settings.signing import CertificateChoice, ProfileSeed
 from bulksigner.settings.tree import Branch, Leaf, Node, grow, is_index, is_present, show_path, walk
 
 __all__ = ["Binder", "Plain", "structure_block", "unstructure_block", "warn_unknown"]

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from bulksigner.settings.model import LOCAL_METHOD, LOCAL_PROVIDER
+from bulksigner.settings.model import LOCAL_PROVIDER
+from bulksigner.settings.signing import LOCAL_METHOD
 
 __all__ = ["SOURCES", "Installed", "canonical", "explain_absent", "list_out_of_use"]
 

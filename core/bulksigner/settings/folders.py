@@ -12,7 +12,8 @@ from bulksigner.mounts import network_type
 from bulksigner.settings.choices import canonical
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
-from bulksigner.settings.model import DEFAULT_NAME, LOCAL_PROVIDER, InputFolder, StorageSettings
+from bulksigner.settings.model import LOCAL_PROVIDER, InputFolder, StorageSettings
+from bulksigner.settings.signing import DEFAULT_NAME
 
 __all__ = ["check_folders", "find_taken_place", "has_share_scheme", "is_within", "place", "resolve_storage"]
 

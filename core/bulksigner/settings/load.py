@@ -48,7 +48,7 @@ def load(schema: CollectedSchema, variables: HostVariables, environ: Mapping[str
         findings.refuse(failure.key, failure.problem, failure.remedy)
     files = read_files(_list_directories(variables, findings), variables.environment, findings)
     sections = schema.first_segments() | reserved.first_segments()
-    own = read_environment(environ, sections, reserved.SCALARS, findings)
+    own = read_environment(environ, sections, schema.single_keys(), findings)
     own = schema.drop_file_only(own, findings)
     tree = merge(files.tree, own, lambda _path, _under, _over: None)
     tree = reserved.refuse_reserved(tree, schema, findings)

@@ -8,59 +8,54 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import attrs
 
 from bulksigner.contract.settings import Check, Secret, at_least, between, matches_length, option
-from bulksigner.contract.signing import Format
 from bulksigner.settings.backups import BackupSettings
 from bulksigner.settings.encryption import EncryptionSettings
+from bulksigner.settings.hosting import HostingSettings, RateLimitingSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.pdf_files import PdfSettings
 from bulksigner.settings.retention import RetentionSettings
-from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
-from bulksigner.settings.statistics import StatisticsSettings
-from bulksigner.settings.trust import TrustSettings
+from bulksigner.settings.signing import NAME, SigningSettings
 
 __all__ = [
     "DEFAULT_CONNECTION",
-    "DEFAULT_NAME",
-    "LOCAL_METHOD",
     "LOCAL_PROVIDER",
-    "NAME",
     "AuthSettings",
-    "CertificateChoice",
     "ConnectionStrings",
     "CoreSettings",
     "DatabaseProvider",
     "DatabaseSettings",
-    "EngineChoice",
     "HostingSettings",
     "InputFolder",
     "LogLevel",
     "LoggingSettings",
     "MetricsSettings",
     "PipelineSettings",
-    "ProfileSeed",
     "ReadinessSettings",
-    "SigningSettings",
+    "StatisticsSettings",
     "StorageSettings",
     "UploadSettings",
     "WatchedFolderSettings",
 ]
 
 DEFAULT_CONNECTION = "Data Source=data/db/bulksigner.db"
-DEFAULT_NAME = "default"
-LOCAL_METHOD = "Local"
 LOCAL_PROVIDER = "LocalFileSystem"
-NAME = Check(
-    lambda text: re.fullmatch(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", text) is not None,
-    "1 to 40 lower-case letters, digits and inner hyphens",
-)
 _HEADER = Check(
     lambda text: re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", text) is not None,
     "a header name (RFC 9110 5.1)",
+)
+_COOKIE = Check(
+    lambda text: re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", text) is not None,
+    "a cookie name (RFC 6265 4.1.1)",
+)
+_HOSTS = Check(
+    lambda text: all(
+        re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", name.strip()) for name in text.split(",")
+    ),
+    "`*`, or names separated by commas, each `name` or `*.name`, without port",
 )
 _NOT_BLANK = Check(lambda value: bool(str(value).strip()), "not blank")
 _DOTTED = Check(
@@ -75,14 +70,6 @@ class DatabaseProvider(enum.Enum):
 
     SQLITE = "Sqlite"
     POSTGRESQL = "PostgreSql"
-
-
-class EngineChoice(enum.Enum):
-    """Where signing and checking run (CFG-205)."""
-
-    AUTO = "Auto"
-    IN_PROCESS = "InProcess"
-    PROCESSES = "Processes"
 
 
 class LogLevel(enum.Enum):
@@ -118,6 +105,7 @@ class AuthSettings:
 
     api_key: Secret = option(help="The key that operators and clients send.", check=matches_length(16))
     api_key_header: str = option("X-API-Key", help="The request header that carries the key.", check=_HEADER)
+    cookie_name: str = option("lbs-auth", help="The cookie of a browser session.", check=_COOKIE)
 
 
 @attrs.frozen
@@ -182,94 +170,6 @@ class ConnectionStrings:
 
 
 @attrs.frozen
-class CertificateChoice:
-    """A certificate block: the source, and the chosen source's own block (CFG-69 to CFG-79).
-
-    `block` is None where no installed plugin declares the source.
-    """
-
-    source: str = option(
-        "Pfx", help="Where certificate and key come from: `Pfx`, `Pkcs11`, or what a plugin brings.", is_seed=True
-    )
-    block: object = None
-
-
-@attrs.frozen
-class ProfileSeed:
-    """`Signing:Profiles[]`: read on the first boot only (CFG-81); `extras` are the classes of plugins."""
-
-    name: str = option(help="Name of the profile.", check=NAME, is_seed=True)
-    enabled: bool = option(True, help="False: the profile takes no new work.", is_seed=True)
-    format: Format | None = option(
-        None, help="Signature format; only `default` may leave it out and go by file extension.", is_seed=True
-    )
-    method: str = option(
-        LOCAL_METHOD,
-        help="How signatures come about: `Local`, or what a plugin brings.",
-        check=_NOT_BLANK,
-        is_seed=True,
-    )
-    verify: bool = option(True, help="Check every signature after it is made.", is_seed=True)
-    validate_certificate: bool = option(
-        True,
-        help="Check chain, validity, key usage and revocation of the certificate before signing.",
-        is_seed=True,
-    )
-    require_non_repudiation: bool = option(
-        True,
-        help="Ask for the key usage nonRepudiation in that check; false for seals that lack it.",
-        is_seed=True,
-    )
-    preserve_file_extension: bool = option(
-        False, help="Keep the extension of the input in the output's name; `Cades` and `Xades` only.", is_seed=True
-    )
-    save_as_pem: bool = option(False, help="Write signatures as PEM; `Cades` only.", is_seed=True)
-    encrypt: bool = option(False, help="Encrypt outputs; needs `Encryption:Enabled`.", is_seed=True)
-    pades_filter: PadesFilter | None = option(
-        None,
-        help="`/Filter` and `/SubFilter` of PDF signatures, `Pades` only; without it `Pbad` where the policy is a "
-        "national one, else `Etsi`.",
-        is_seed=True,
-    )
-    policy: str = option(
-        DEFAULT_POLICY,
-        help="Signature policy: a level of ICP-Brasil, such as `AD-RB`, with a version where not the newest is wanted, "
-        "such as `AD-RB 2.3`; or `B-B`, the ETSI baseline without a policy.",
-        check=POLICY,
-        is_seed=True,
-    )
-    xml: XmlChoice = option(XmlChoice())
-    cades: CadesChoice = option(CadesChoice())
-    certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)
-    extras: Mapping[type[Any], Any] = attrs.field(factory=dict)
-
-
-@attrs.frozen
-class SigningSettings:
-    """`Signing`."""
-
-    pki_sdk_license: Secret = option(Secret(""), help="Accepted from migrated settings and ignored.")
-    profile_secrets_key: Secret = option(
-        Secret(""), help="Key that seals the secrets of stored profiles.", check=matches_length(32)
-    )
-    trust_lacuna_test_root: bool = option(
-        False, help="The spelling of `Signing:Trust:AllowTestRoots` in migrated settings."
-    )
-    trust: TrustSettings = option(TrustSettings())
-    engine: EngineChoice = option(
-        EngineChoice.AUTO, help="Where signing runs; `Auto` takes processes with several cores and workers."
-    )
-    engine_workers: int | None = option(
-        None, help="Processes that sign; without it one for each core.", check=between(1, 64)
-    )
-    policies: PolicySettings = option(PolicySettings())
-    certificate: CertificateChoice | None = option(
-        None, help="Certificate of the profile `default` when no profile is listed.", is_seed=True
-    )
-    profiles: tuple[ProfileSeed, ...] = option((), help="Profiles of the first boot.", is_seed=True)
-
-
-@attrs.frozen
 class PipelineSettings:
     """`Pipeline`."""
 
@@ -322,15 +222,6 @@ class UploadSettings:
 
 
 @attrs.frozen
-class HostingSettings:
-    """`Hosting`."""
-
-    threads: int = option(
-        8, help="Threads that answer HTTP, uploads at most three in four; health has its own.", check=between(1, 64)
-    )
-
-
-@attrs.frozen
 class LoggingSettings:
     """`Logging`."""
 
@@ -350,6 +241,13 @@ class LoggingSettings:
     def levels(self) -> Mapping[str, LogLevel]:
         """Return the levels of single loggers, by name as written."""
         return {name: level for name, level in self.log_level.items() if name.casefold() != "default"}
+
+
+@attrs.frozen
+class StatisticsSettings:
+    """`Statistics`."""
+
+    enabled: bool = option(True, help="Keep what the stages of each completed job took, and show figures of it.")
 
 
 @attrs.frozen
@@ -385,6 +283,7 @@ class CoreSettings:
     upload: UploadSettings = option()
     pdf: PdfSettings = option()
     hosting: HostingSettings = option()
+    rate_limiting: RateLimitingSettings = option()
     logging: LoggingSettings = option()
     statistics: StatisticsSettings = option()
     encryption: EncryptionSettings = option()
@@ -392,4 +291,5 @@ class CoreSettings:
     readiness: ReadinessSettings = option()
     backup: BackupSettings = option()
     retention: RetentionSettings = option()
+    allowed_hosts: str = option("*", help="Values of `Host` that are answered; `*` for any.", check=_HOSTS)
     database_location: Path | Secret = Path()

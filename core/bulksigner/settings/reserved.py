@@ -15,9 +15,7 @@ from bulksigner.settings.findings import Findings
 from bulksigner.settings.schema import ANY_INDEX, CollectedSchema
 from bulksigner.settings.tree import Branch, Leaf, is_index, prune, show_path
 
-__all__ = ["RESERVED", "SCALARS", "Reserved", "first_segments", "refuse_reserved"]
-
-SCALARS = frozenset({"allowedhosts"})
+__all__ = ["RESERVED", "Reserved", "first_segments", "refuse_reserved"]
 
 
 @attrs.frozen
@@ -58,7 +56,7 @@ _PROFILE = "Signing:Profiles[]"
 _CERTIFICATES = ("Signing:Certificate", f"{_PROFILE}:Certificate")
 _APPROVALS = "approvals"
 _CNAB240, _REMOTE, _AZURE = "CNAB240 checks", "the Lacuna Signer plugin", "Azure Files storage"
-_PROXY, _OBJECT_STORES = "forwarded headers", "backups to object stores"
+_OBJECT_STORES = "backups to object stores"
 
 
 def _certificate_rows() -> list[Reserved]:
@@ -97,13 +95,7 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved(f"{_PROFILE}:CrossCheck", "cross-checks by second engines"),
     Reserved(f"{_PROFILE}:Signer", _REMOTE),
     Reserved(f"{_PROFILE}:SignerFolder", _REMOTE),
-    Reserved("Hosting:RequireHttps", "in-process HTTPS", off="false"),
     Reserved("Hosting:Tls", "in-process HTTPS"),
-    Reserved("Hosting:ForwardedHeaders:Enabled", _PROXY, off="false"),
-    Reserved("Hosting:ForwardedHeaders:TrustAnyProxy", _PROXY, off="false"),
-    Reserved("Hosting:ForwardedHeaders", _PROXY),
-    Reserved("AllowedHosts", "the check of the Host header", off="*"),
-    Reserved("Auth:CookieName", "the sign-in of the console"),
     Reserved("Auth:EntraId", "sign-in through Entra ID"),
     Reserved("Storage:SharedRoot", "shared storage roots", off="false"),
     Reserved("Storage:AzureFiles", _AZURE),
@@ -113,8 +105,7 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved("Pipeline:HoldOnKeyTrouble", "holding jobs while a key is in trouble", off="false"),
     Reserved("Pdf:RepairUnsigned", "PDF repair", off="false"),
     Reserved("Receipts:Enabled", "receipts", off="false"),
-    Reserved("RateLimiting:Enabled", "rate limiting", off="false"),
-    Reserved("RateLimiting", "rate limiting"),
+    Reserved("RateLimiting:Approval", _APPROVALS),
     Reserved("Logging:AzureTable:Enabled", "logging to Azure tables", off="false"),
     Reserved("Logging:AzureTable", "logging to Azure tables"),
     Reserved("LogViewer:Enabled", "the log page", off="false"),
@@ -144,7 +135,7 @@ RESERVED: tuple[Reserved, ...] = (
 
 def first_segments() -> frozenset[str]:
     """Return the case-folded names of the sections that must be looked for in the environment too."""
-    return frozenset(row.segments[0].casefold() for row in RESERVED) - SCALARS
+    return frozenset(row.segments[0].casefold() for row in RESERVED)
 
 
 def refuse_reserved(tree: Branch, schema: CollectedSchema, findings: Findings) -> Branch:

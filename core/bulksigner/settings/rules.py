@@ -9,17 +9,11 @@ from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
-from bulksigner.settings.model import (
-    DEFAULT_NAME,
-    LOCAL_METHOD,
-    LOCAL_PROVIDER,
-    CertificateChoice,
-    CoreSettings,
-    DatabaseProvider,
-    ProfileSeed,
-)
+from bulksigner.settings.hosting import check_hosting
+from bulksigner.settings.model import LOCAL_PROVIDER, CoreSettings, DatabaseProvider
 from bulksigner.settings.shapes import Kind, members_of
 from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signing import DEFAULT_NAME, LOCAL_METHOD, CertificateChoice, ProfileSeed
 
 __all__ = ["SHORTEST_MASKED", "check_profile", "check_rules", "list_certificates"]
 
@@ -33,6 +27,7 @@ _SINGLE_SESSION_SOURCES = ("Pkcs11", "WindowsStore")
 def check_rules(core: CoreSettings, findings: Findings) -> None:
     """Apply the rules on intervals, database and profiles; those on places are in `folders`."""
     _check_intervals(core, findings)
+    check_hosting(core.hosting, findings)
     _check_connections(core, findings)
     _check_profiles(core, findings)
     for key, choice in list_certificates(core):

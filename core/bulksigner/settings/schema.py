@@ -13,8 +13,9 @@ from bulksigner.contract.errors import PluginFailed
 from bulksigner.contract.settings import Settings
 from bulksigner.settings.bind import Binder
 from bulksigner.settings.findings import Findings
-from bulksigner.settings.model import CertificateChoice, CoreSettings, ProfileSeed
+from bulksigner.settings.model import CoreSettings
 from bulksigner.settings.shapes import Kind, Member, members_of
+from bulksigner.settings.signing import CertificateChoice, ProfileSeed
 from bulksigner.settings.tree import Branch, Leaf, is_index, is_present, prune
 
 __all__ = ["BoundSettings", "CollectedSchema", "KeyRow"]
@@ -117,7 +118,11 @@ class CollectedSchema:
 
     def first_segments(self) -> frozenset[str]:
         """Return the case-folded names of the sections, which decide what variables are read (CFG-06)."""
-        return frozenset(row.segments[0].casefold() for row in self.rows())
+        return frozenset(row.segments[0].casefold() for row in self.rows() if len(row.segments) > 1)
+
+    def single_keys(self) -> frozenset[str]:
+        """Return the case-folded names of the keys that stand in no section (CFG-06)."""
+        return frozenset(row.segments[0].casefold() for row in self.rows() if len(row.segments) == 1)
 
     def find(self, path: Sequence[str]) -> KeyRow | None:
         """Return the key that a concrete path names, or None."""

@@ -53,6 +53,7 @@ def prepare(
     """
     keys: dict[str, object] = {
         "Auth:ApiKey": API_KEY,
+        "RateLimiting:Enabled": "false",
         "Storage:Root": str(folder / "data"),
         "Storage:Inputs:0:Name": "inbox",
         "Storage:Inputs:0:Path": str(folder / "inbox"),

@@ -163,6 +163,8 @@ class ServedService:
     def _variables(self) -> dict[str, str]:
         keys = {
             "Auth:ApiKey": API_KEY,
+            # One address asks for all of them.
+            "RateLimiting:Enabled": "false",
             "Storage:Root": self.data,
             "ConnectionStrings:Default": self.data / "db" / "bulksigner.db",
             "Signing:ProfileSecretsKey": SECRETS_KEY,

@@ -15,7 +15,18 @@ from bulksigner.web.limits import MAX_BODY_BYTES
 from bulksigner.web.problems import InvalidRequest
 from bulksigner.web.schema import Schema, record
 
-__all__ = ["CHECK_FORM", "DRY_RUN", "REASON", "UPLOAD_FORM", "Body", "FlagMember", "TextMember", "read_members"]
+__all__ = [
+    "CHECK_FORM",
+    "DRY_RUN",
+    "REASON",
+    "SIGN_IN_FORM",
+    "TOKEN_FORM",
+    "UPLOAD_FORM",
+    "Body",
+    "FlagMember",
+    "TextMember",
+    "read_members",
+]
 
 
 @attrs.frozen
@@ -95,6 +106,18 @@ def _form(*, with_metadata: bool) -> Body:
 
 UPLOAD_FORM = _form(with_metadata=True)
 CHECK_FORM = _form(with_metadata=False)
+_TOKEN: Schema = {"type": "string", "description": "The token that `GET /login` gives, or that of the session."}
+SIGN_IN_FORM = Body(
+    falcon.MEDIA_URLENCODED,
+    record(
+        ("ReturnUrl",),
+        ApiKey={"type": "string", "description": "The API key."},
+        ReturnUrl={"type": "string", "description": "Where to go on to: a path of this service."},
+        csrfToken=_TOKEN,
+    ),
+    required=True,
+)
+TOKEN_FORM = Body(falcon.MEDIA_URLENCODED, record(csrfToken=_TOKEN), required=True)
 
 
 def read_members(request: falcon.Request) -> Mapping[str, object]:

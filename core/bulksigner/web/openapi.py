@@ -8,20 +8,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bulksigner.contract.codes import ErrorCode
+from bulksigner.web.csrf import SAFE_METHODS
 from bulksigner.web.guards import Policy
 from bulksigner.web.route import Route
 from bulksigner.web.schema import Schema, ref
 from bulksigner.web.shapes import SHAPES
 
-__all__ = ["COMMON", "DEFAULT_KEY_HEADER", "INTRODUCTION", "OPERATOR", "answers_of", "describe", "refusals_of"]
+__all__ = [
+    "COMMON",
+    "DEFAULT_COOKIE",
+    "DEFAULT_KEY_HEADER",
+    "FORGED",
+    "INTRODUCTION",
+    "LIMITED",
+    "OPERATOR",
+    "answers_of",
+    "describe",
+    "refusals_of",
+]
 
-DEFAULT_KEY_HEADER = "X-API-Key"
+DEFAULT_KEY_HEADER, DEFAULT_COOKIE = "X-API-Key", "lbs-auth"
 PROBLEM_TYPE = "application/problem+json"
-_KEY = "apiKey"
+_KEY, _SESSION = "apiKey", "session"
 _IN_PATH = re.compile(r"\{(\w+)\}")
 # Any route may answer these, and each operator route those, so no row repeats them.
 COMMON = {"request.invalid": 400, "internal": 500}
 OPERATOR = {"auth.invalid-credentials": 401, "auth.misconfigured": 401}
+# Each route under a limit may answer the first, each one for operators that changes anything the second.
+LIMITED, FORGED = {"rate-limited": 429}, {"auth.csrf": 403}
 INTRODUCTION = (
     "Errors are problem documents (RFC 9457): dispatch on `code`, titles may change. Members and codes are only added; "
     "unknown members of a request are ignored unless a route says otherwise. `HEAD` is answered like `GET`, without a "
@@ -32,7 +46,11 @@ INTRODUCTION = (
 
 
 def describe(
-    routes: Sequence[Route], codes: Mapping[str, ErrorCode], *, key_header: str = DEFAULT_KEY_HEADER
+    routes: Sequence[Route],
+    codes: Mapping[str, ErrorCode],
+    *,
+    key_header: str = DEFAULT_KEY_HEADER,
+    cookie: str = DEFAULT_COOKIE,
 ) -> dict[str, Any]:
     """Return the document of a table of routes."""
     paths: dict[str, dict[str, Any]] = {}
@@ -48,14 +66,27 @@ def describe(
         "paths": paths,
         "components": {
             "schemas": {**SHAPES, "Code": _every_code(codes)},
-            "securitySchemes": {_KEY: {"type": "apiKey", "in": "header", "name": key_header}},
+            "securitySchemes": {
+                _KEY: {"type": "apiKey", "in": "header", "name": key_header},
+                _SESSION: {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": cookie,
+                    "description": "The session of a browser, got at /login. What changes anything also carries the "
+                    "token that GET /api/whoami tells, in the header X-CSRF-Token.",
+                },
+            },
         },
     }
 
 
 def refusals_of(route: Route) -> dict[str, list[int]]:
     """Return every code that a route may answer, with the statuses it has there."""
-    given = {**COMMON, **(OPERATOR if route.policy is not Policy.ANONYMOUS else {}), **route.codes}
+    given = {**COMMON, **route.codes}
+    if route.policy is not Policy.ANONYMOUS:
+        given |= OPERATOR | ({} if route.method in SAFE_METHODS else FORGED)
+    if route.limit is not None:
+        given |= LIMITED
     refusals = {code: [status] for code, status in given.items()}
     if _IN_PATH.search(route.path):
         # An encoded slash in a parameter makes another path of it.
@@ -88,7 +119,10 @@ def _operation(route: Route, codes: Mapping[str, ErrorCode]) -> dict[str, Any]:
     if route.body is not None:
         content = {route.body.media_type: {"schema": route.body.schema}}
         operation["requestBody"] = {"required": route.body.required, "content": content}
-    operation["security"] = [{_KEY: []}] if route.policy is not Policy.ANONYMOUS else []
+    schemes = {Policy.ANONYMOUS: (), Policy.OPERATOR: (_KEY, _SESSION), Policy.OPERATOR_SESSION: (_SESSION,)}
+    operation["security"] = [{scheme: []} for scheme in schemes[route.policy]]
+    if route.limit is not None:
+        operation["x-rate-limit"] = route.limit.value
     return operation
 
 
@@ -118,6 +152,8 @@ def _responses(route: Route, codes: Mapping[str, ErrorCode]) -> dict[str, Any]:
             by_status.setdefault(status, []).append(code)
     for status, found in sorted(by_status.items()):
         responses[str(status)] = _refusal(found, codes)
+        if status == LIMITED["rate-limited"]:
+            responses[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 1}}}
     return responses
 
 

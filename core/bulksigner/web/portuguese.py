@@ -64,6 +64,19 @@ SENTENCES: Mapping[str, str] = {
     "The types of which there are events": "Os tipos de que há eventos",
     "Metrics in the format of Prometheus": "Métricas no formato do Prometheus",
     "Input folders and how they fare": "As pastas de entrada e como estão",
+    "Begin a browser session with the form fields `ApiKey` and `ReturnUrl`": (
+        "Inicia uma sessão de navegador com os campos de formulário `ApiKey` e `ReturnUrl`"
+    ),
+    "End the browser session": "Encerra a sessão do navegador",
+    "Go to `/login`": "Leva a `/login`",
+    "Who asks, and how it was proved": "Quem pergunta, e como isso foi provado",
+    "The page to sign in": "A página para entrar",
+    "Signed in already: on to the page that was wanted": "Já entrou: segue para a página desejada",
+    "What is missing": "O que falta",
+    "The style of these pages": "O estilo dessas páginas",
+    "What to tell: invalid or server.": "O que dizer: invalid ou server.",
+    "The API key.": "A chave de API.",
+    "The token that `GET /login` gives, or that of the session.": "O token que `GET /login` dá, ou o da sessão.",
     "Look through input folders": "Varre as pastas de entrada",
     'Apply the retention policy; with the body {"dryRun": true} preview it': (
         'Aplica a política de retenção; com o corpo {"dryRun": true}, apenas mostra o que faria'

@@ -19,6 +19,7 @@ from bulksigner.web.wire import SECURITY_HEADERS, RequestIds, dump_json
 
 __all__ = ["InvalidRequest", "Problem", "Problems", "answer_before_app", "no_such_job"]
 
+WWW_AUTHENTICATE = ("WWW-Authenticate", 'ApiKey realm="bulksigner"')
 TYPE_PREFIX = "urn:bulksigner:problem:"
 _log = logging.getLogger("bulksigner.web")
 
@@ -88,7 +89,7 @@ class Problems:
         if status >= 500:
             _log.error("Request failed: %s", refusal.message, extra=facts(method=request.method, path=request.path))
         if status == 401:
-            response.set_header("WWW-Authenticate", 'ApiKey realm="bulksigner"')
+            response.set_header(*WWW_AUTHENTICATE)
         self._send(request, response, Problem(status, code, row.title, refusal.message, errors))
 
     def _answer_framework(
@@ -146,14 +147,16 @@ class Problems:
         )
 
 
-def answer_before_app(status: int, reason: str) -> tuple[str, list[tuple[str, str]], bytes]:
+def answer_before_app(status: int, reason: str, *, code: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return status line, headers and body for a request that the server refuses before the app sees it (API-05)."""
     ids = RequestIds.of(None)
-    code = {413: "upload.too-large", 500: "internal"}.get(status, "request.invalid")
+    code = code or {413: "upload.too-large", 500: "internal"}.get(status, "request.invalid")
     row = CODES[code]
     _log.info("Request refused by the server: %s", reason, extra=facts(status=status, code=code, **attrs.asdict(ids)))
     body = dump_json(Problem(status, code, row.title).document(ids, instance="", is_verbose=False))
     headers = [("Content-Type", "application/problem+json"), *SECURITY_HEADERS]
+    if status == 401:
+        headers.append(WWW_AUTHENTICATE)
     return f"{status} {http.HTTPStatus(status).phrase}", headers, body
 
 

@@ -6,13 +6,38 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bulksigner.contract.codes import CODES, ErrorCode
 from bulksigner.web.guards import Policy
-from bulksigner.web.openapi import COMMON, OPERATOR
+from bulksigner.web.openapi import COMMON, FORGED, LIMITED, OPERATOR
 from bulksigner.web.page import kind_of
+from bulksigner.web.rate_limits import LimitName
 from bulksigner.web.route import Route
 from bulksigner.web.routes import ROUTES
 from bulksigner.web.shapes import SHAPES
 
 __all__ = ["codes_page", "routes_page"]
+
+_SESSIONS = (
+    "## Credentials",
+    "",
+    "A request with the API key in the header that `Auth:ApiKeyHeader` names is judged by that key alone, whatever "
+    "cookies come with it. Without the header the cookie of a browser session counts (`Auth:CookieName`); it is got at "
+    "`/login`, lasts eight hours from the last request a person made (one with `X-Refresh: auto` does not count), and "
+    "ends at `POST /api/auth/logout`, at a new sign-in, or with another API key. `GET /api/whoami` tells `name`, "
+    "`scheme` and `roles`, and to a session its `csrfToken`.",
+    "",
+    "A request of a session that is not `GET`, `HEAD` or `OPTIONS` must carry that token in the header `X-CSRF-Token` "
+    "or the form field `csrfToken`, and come from a page of this service; otherwise it is 403 `auth.csrf`. The forms "
+    "of sign-in and sign-out carry the token that `GET /login` gives, in the cookie `lbs-csrf` and in the field "
+    "`csrfToken`.",
+    "",
+    "## Limits",
+    "",
+    "Each limit counts the requests of one client address, of IPv6 those of its /64, in a window that begins with the "
+    "first of them. One too many is 429 `rate-limited`, with `Retry-After` in seconds. The numbers are settings "
+    "(`RateLimiting`).",
+    "",
+    "| Limit | Routes |",
+    "|---|---|",
+)
 
 _UPLOADS = (
     "## Uploads",
@@ -76,7 +101,7 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
         (
             note,
             "",
-            "Routes of the policy `Operator` need the API key in the header that `Auth:ApiKeyHeader` names and may "
+            "Routes of the policy `Operator` need the API key, or the session of a browser, and may "
             f"answer {_quoted(OPERATOR)}. Every route may answer {_quoted(COMMON)}. Errors are "
             "`application/problem+json` (RFC 9457); dispatch on `code`, see [error codes](error-codes.md). A route of "
             "`GET` answers `HEAD` the same way, without a body.",
@@ -84,6 +109,9 @@ def routes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
             "| Route | Policy | Success | What it does | Codes of its own |",
             "|---|---|---|---|---|",
             *rows,
+            "",
+            *_SESSIONS,
+            *_limits(routes),
             "",
             *_parameters(routes),
             *_bodies(routes),
@@ -128,6 +156,12 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def _limits(routes: Sequence[Route]) -> Iterable[str]:
+    for limit in LimitName:
+        if found := [f"`{route.method} {route.path}`" for route in routes if route.limit is limit]:
+            yield f"| `{limit.value}` | {', '.join(found)} |"
+
+
 def codes_page(note: str, routes: Sequence[Route] = ROUTES) -> str:
     """Return the page that lists every code, its statuses, and the routes that answer it."""
     rows = (
@@ -169,6 +203,10 @@ def _statuses(row: ErrorCode, routes: Sequence[Route]) -> str:
 def _answered_by(row: ErrorCode, routes: Sequence[Route]) -> str:
     if row.code in COMMON:
         return "all"
+    if row.code in LIMITED:
+        return "all with a limit"
+    if row.code in FORGED:
+        return "all that change anything, for sessions"
     if row.code in OPERATOR:
         return f"all of policy `{Policy.OPERATOR.value}`"
     return ", ".join(f"`{route.method} {route.path}`" for route in routes if row.code in route.codes) or "—"

@@ -14,6 +14,7 @@ from bulksigner.web.bodies import Body
 from bulksigner.web.guards import Policy
 from bulksigner.web.limits import MAX_BODY_BYTES
 from bulksigner.web.parameters import Parameter
+from bulksigner.web.rate_limits import ROUTE_LIMITS, LimitName
 from bulksigner.web.schema import Schema, ref
 
 __all__ = ["Answer", "Route", "codes", "file_answer", "shaped", "text_answer"]
@@ -62,6 +63,11 @@ class Route:
     body: Body | None = None
     answer: Answer | None = None
     """None where the answer has no content, such as a redirection."""
+
+    @property
+    def limit(self) -> LimitName | None:
+        """Return the limit on how often one address may call it."""
+        return ROUTE_LIMITS.get((self.method, self.path))
 
     @property
     def name(self) -> str:

@@ -24,7 +24,10 @@ from bulksigner.pipeline.pause import PauseState
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.retention.desk import RetentionDesk
+from bulksigner.web.entrance import Entrance
 from bulksigner.web.guards import Policy
+from bulksigner.web.rate_limits import RateLimits
+from bulksigner.web.sessions import Sessions
 
 __all__ = [
     "CheckFile",
@@ -177,6 +180,13 @@ class WebServices:
     report_readiness: Callable[[], Report]
     codes: Mapping[str, ErrorCode] = CODES
     """The core's codes and those of plugins."""
+    entrance: Entrance = attrs.Factory(Entrance)
+    sessions: Sessions | None = None
+    """None: nobody can sign in, and cookies count for nothing."""
+    limits: RateLimits | None = None
+    """None: every address may call as often as it likes."""
+    spool: Path | None = None
+    """The folder that takes bodies too large for memory, until they are complete."""
     backups: BackupDesk | None = None
     """None where backups are off, or `backups_supported` is false because the database is a server's."""
     backups_supported: bool = True

@@ -213,6 +213,7 @@ SHAPES: Mapping[str, Schema] = {
         runs=array(_RUN),
     ),
     "BackupRun": record(runId=TEXT),
+    "WhoAmI": record(("csrfToken",), name=TEXT, scheme=any_of(("ApiKey", "Cookie")), roles=array(TEXT), csrfToken=TEXT),
     "OpenApi": {"type": "object"},
 }
 """Each by the name that the document gives it."""

@@ -20,7 +20,8 @@ from bulksigner.profiles.seed import SeedReport, seed_profiles
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.store import Store
-from bulksigner.settings.model import InputFolder, ProfileSeed
+from bulksigner.settings.model import InputFolder
+from bulksigner.settings.signing import ProfileSeed
 
 INSTANCES = 4
 

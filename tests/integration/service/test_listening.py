@@ -18,6 +18,7 @@ from bulksigner.contract.errors import StartRefused
 from bulksigner.serving import HttpServer
 from bulksigner.settings.variables import ListenAddress
 from bulksigner.web import limits
+from bulksigner.web.gate import BodyGate
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 
@@ -32,11 +33,12 @@ def answer(environ: Any, start_response: Any) -> list[bytes]:
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Serve a small application; stopped at the end."""
     monkeypatch.setattr(serving, "create_app", lambda _: answer)
+    monkeypatch.setattr(serving, "gate_of", lambda _: BodyGate(bool, uploads_enabled=True, max_upload_bytes=1))
     servers: list[HttpServer] = []
 
     def start(*addresses: ListenAddress) -> HttpServer:
         servers.append(HttpServer(addresses))
-        services: Any = SimpleNamespace(max_upload_bytes=1)
+        services: Any = SimpleNamespace(limits=None, spool=None)
         servers[-1].start(services, threads=1)
         return servers[-1]
 
@@ -120,7 +122,7 @@ def test_what_waitress_refuses_is_a_problem_document(serve: Any) -> None:
     """API-05, SEC-68: too large, malformed, too long a head."""
     [url] = serve(LOOPBACK).addresses
     requests = {
-        413: b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (limits.MAX_BODY_BYTES + 1),
+        413: b"POST /api/files HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (limits.MAX_BODY_BYTES + 1),
         400: b"GET / HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n",
         431: b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * limits.MAX_HEADER_BYTES + b"\r\n\r\n",
     }

@@ -1,176 +1,32 @@
-"""The application behind a real Waitress on loopback sockets: hostile clients, large files, cut connections."""
+"""The application behind the real server on loopback sockets: hostile clients, large files, cut connections."""
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import http.client
 import json
 import os
-import socket
 import sys
-import threading
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import attrs
 import pytest
-import waitress.server
-from waitress import wasyncore
+from tests.integration.web.served_web import (
+    FORM,
+    HEAD,
+    JOB,
+    KEY,
+    MAX_UPLOAD_BYTES,
+    MEGABYTE,
+    TAIL,
+    Host,
+    job_with,
+    read_all,
+)
 
-from bulksigner.contract.errors import NotAllowed
-from bulksigner.contract.settings import Secret
-from bulksigner.contract.signing import Format
-from bulksigner.jobs.model import Job, JobSource
 from bulksigner.jobs.states import JobStatus
-from bulksigner.observability.readiness import Report
-from bulksigner.web.app import create_app
 from bulksigner.web.limits import MAX_HEADER_BYTES
-from bulksigner.web.services import WebServices
-
-KEY = {"X-API-Key": "a-key-for-the-tests"}
-BOUNDARY = "limit-of-the-form"
-FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-HEAD = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="folha.pdf"\r\n\r\n'.encode()
-TAIL = f"\r\n--{BOUNDARY}--\r\n".encode()
-MEGABYTE = 1_000_000
-MAX_UPLOAD_BYTES = 60 * MEGABYTE
-JOB = "0f8fad5b-d9cb-469f-a165-70867728950e"
-
-
-class Landing:
-    """Takes uploads in as the real service does: under a temporary name, renamed when the form is complete."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.calls = 0
-
-    def receive(self, stream: BinaryIO, *, file_name: str, **_: object) -> Job:
-        self.calls += 1
-        temporary = self.folder / f".upload-{uuid.uuid4()}"
-        length = 0
-        try:
-            with temporary.open("xb") as target:
-                while chunk := stream.read(65_536):
-                    length += target.write(chunk)
-            if not length:
-                raise NotAllowed("nothing in it", code="upload.empty")
-        except BaseException:
-            temporary.unlink()
-            raise
-        return job_with(original_path=str(temporary.rename(self.folder / f"{uuid.uuid4()}.pdf")))
-
-    def content(self) -> list[Path]:
-        return list(self.folder.iterdir())
-
-
-def job_with(**changes: object) -> Job:
-    now = datetime.datetime.now(datetime.UTC)
-    values: dict[str, object] = dict.fromkeys(field.name for field in attrs.fields(Job))
-    values |= {"id": JOB, "file_name": "folha.pdf", "format": Format.PADES, "source": JobSource.UPLOAD}
-    values |= {"status": JobStatus.QUEUED, "created_at": now, "updated_at": now}
-    return Job(**(values | changes))  # type: ignore[arg-type]
-
-
-@attrs.frozen
-class Host:
-    """A running server and what is behind it."""
-
-    port: int
-    landing: Landing
-    output: Path
-    jobs: dict[str, Job]
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
-
-    def request(self, method: str, path: str, *, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request(method, path, body=body, headers=KEY | (headers or {}))
-            answer = connection.getresponse()
-            return answer, answer.read()
-        finally:
-            connection.close()
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    """Serve with four threads, the header limit of SEC-64 and a read timeout of one second."""
-    landing = Landing(tmp_path / "landing")
-    output = tmp_path / "output"
-    landing.folder.mkdir()
-    output.mkdir()
-    jobs: dict[str, Job] = {}
-
-    def unexpected(*_: object, **__: object) -> Any:
-        raise AssertionError
-
-    services = WebServices(
-        api_key=Secret(KEY["X-API-Key"]),
-        api_key_header="X-API-Key",
-        environment="Production",
-        uploads_enabled=True,
-        max_upload_bytes=MAX_UPLOAD_BYTES,
-        receive_upload=landing.receive,
-        rescan=unexpected,
-        find_job=jobs.get,
-        find_page=unexpected,
-        each_job=unexpected,
-        check_file=unexpected,
-        list_profiles=unexpected,
-        find_profile=unexpected,
-        name_output=lambda job: None,
-        scratch=tmp_path,
-        read_history=unexpected,
-        retry=unexpected,
-        cancel=unexpected,
-        clear=unexpected,
-        read_pipeline=unexpected,
-        pause=unexpected,
-        resume=unexpected,
-        find_events=unexpected,
-        find_event_types=unexpected,
-        output_root=output,
-        report_readiness=lambda: Report(True, ()),
-    )
-    server = waitress.server.create_server(
-        create_app(services),
-        listen="127.0.0.1:0",
-        threads=4,
-        ident=None,
-        max_request_header_size=MAX_HEADER_BYTES,
-        channel_timeout=1,
-        cleanup_interval=1,
-        map={},
-    )
-    stopping = threading.Event()
-
-    def serve() -> None:
-        while not stopping.is_set():
-            wasyncore.loop(timeout=0.02, map=server._map, count=1)
-        server.task_dispatcher.shutdown()
-        wasyncore.close_all(server._map)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield Host(server.effective_port, landing, output, jobs)
-    stopping.set()
-    thread.join(10)
-    assert not thread.is_alive()
-
-
-def read_all(connection: socket.socket) -> bytes:
-    received = b""
-    try:
-        while chunk := connection.recv(65_536):
-            received += chunk
-    except ConnectionResetError:
-        return received
-    return received
 
 
 def test_answers_name_no_server_and_keep_the_connection(host: Host) -> None:

@@ -81,6 +81,12 @@ def test_backups_have_a_row_where_they_are_on() -> None:
     assert lines[place + 1].startswith("plugins ")
 
 
+def test_proxies_and_https_have_their_rows() -> None:
+    """CFG-27, CFG-29: whether clients are redirected, and who is believed."""
+    lines = ready_panel(attrs.evolve(FACTS, https_redirect=True, forwarded_headers="10.0.0.1, 1 in a row")).splitlines()
+    assert lines[3:5] == ["https redirect    = on", "forwarded headers = 10.0.0.1, 1 in a row"]
+
+
 def test_rows_that_depend_on_the_host() -> None:
     """OPS-31: store status on a server database, rows of plugins, a pause with its reason, several addresses."""
     facts = attrs.evolve(

@@ -19,7 +19,8 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.prepared import Prepared
 from bulksigner.records.tables import EventRow
-from bulksigner.settings.model import CertificateChoice, InputFolder, ProfileSeed
+from bulksigner.settings.model import InputFolder
+from bulksigner.settings.signing import CertificateChoice, ProfileSeed
 
 KEY = "k" * 32
 

@@ -17,8 +17,9 @@ from bulksigner.contract.signing import Format
 from bulksigner.settings.bind import structure_block, unstructure_block
 from bulksigner.settings.choices import Installed
 from bulksigner.settings.load import check_choices, check_seed_choices
-from bulksigner.settings.model import DatabaseProvider, EngineChoice
+from bulksigner.settings.model import DatabaseProvider
 from bulksigner.settings.reference import render_reference
+from bulksigner.settings.signing import EngineChoice
 from bulksigner.settings.variables import HostVariables, ListenAddress
 
 CANARY = "canary-of-a-secret"

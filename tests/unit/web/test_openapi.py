@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -11,16 +12,22 @@ import falcon.testing
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from tests.openapi_client import Answer, GeneratedClient, form
+from tests.revoked_tickets import RevokedTickets
 
 from bulksigner.contract.codes import CODES
 from bulksigner.contract.errors import Refusal
 from bulksigner.contract.settings import Secret
+from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
+from bulksigner.settings.hosting import RateLimitingSettings, WindowSettings
 from bulksigner.web.app import create_app
 from bulksigner.web.guards import Policy
+from bulksigner.web.key_ring import open_key_ring
 from bulksigner.web.openapi import describe
+from bulksigner.web.rate_limits import RateLimits
 from bulksigner.web.routes import ROUTES
 from bulksigner.web.services import WebServices
+from bulksigner.web.sessions import Sessions
 
 KEY = {"X-API-Key": "a-key-for-the-tests"}
 JOB = "0f8fad5b-d9cb-469f-a165-000000000001"
@@ -156,13 +163,30 @@ def test_a_handler_reads_the_parameters_it_declares(
 
 
 def provoke(
-    generated: Callable[..., GeneratedClient], service: Any, new_job: Any, operation: str, status: int, code: str
+    generated: Callable[..., GeneratedClient],
+    service: Any,
+    new_job: Any,
+    tmp_path: Path,
+    operation: str,
+    status: int,
+    code: str,
 ) -> Answer:
     own = "id" in CLIENT.operations[operation].names("path")
     if code == "auth.invalid-credentials":
         return generated(key=False).call(operation)
     if code == "auth.misconfigured":
         return generated(api_key=Secret("")).call(operation)
+    if code == "rate-limited":
+        window = WindowSettings(permits_per_window=1)
+        once = RateLimitingSettings(upload=window, actions=window, export=window, login=window)
+        client = generated(limits=RateLimits(once, threads=8))
+        client.call(operation)
+        return client.call(operation)
+    if code == "auth.csrf":
+        key_ring = open_key_ring(tmp_path / "keys", utc_now)
+        sessions = Sessions(key_ring, RevokedTickets(), Secret("a-key-for-the-tests"), "lbs-auth", utc_now)
+        cookie = f"lbs-auth={sessions.seal(sessions.begin('operator'))}"
+        return generated(key=False, sessions=sessions).call(operation, headers={"Cookie": cookie})
     if code == "internal":
         routes = [attrs.evolve(route, act=lambda *_, **__: 1 / 0) for route in ROUTES]
         return generated(routes=routes).call(operation)
@@ -196,10 +220,16 @@ def provoke(
 
 @pytest.mark.parametrize(("operation", "status", "code"), REFUSALS)
 def test_every_documented_code_is_answered_as_documented(
-    generated: Callable[..., GeneratedClient], service: Any, new_job: Any, operation: str, status: int, code: str
+    generated: Callable[..., GeneratedClient],
+    service: Any,
+    new_job: Any,
+    tmp_path: Path,
+    operation: str,
+    status: int,
+    code: str,
 ) -> None:
     """API-76, API-92: each pair of operation and code can be met, with its status and in the shape of a problem."""
-    answer = provoke(generated, service, new_job, operation, status, code)
+    answer = provoke(generated, service, new_job, tmp_path, operation, status, code)
     assert (answer.status, answer.json["code"]) == (status, code)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import falcon
 
 from bulksigner.contract.errors import Refusal
+from bulksigner.web.api.auth import ticket_of
+from bulksigner.web.csrf import refuse_forged_form
 from bulksigner.web.languages import COOKIE, CULTURES
 from bulksigner.web.parameters import Text
 from bulksigner.web.redirects import local_place
@@ -19,8 +21,10 @@ _REDIRECT = Text("redirectUri", "Where to go on to: a path of this service.", "r
 QUERY = (_CULTURE, _REDIRECT)
 
 
-def choose(_: WebServices, request: falcon.Request, response: falcon.Response) -> None:
+def choose(services: WebServices, request: falcon.Request, response: falcon.Response) -> None:
     """Keep the language in a cookie for a year, and go on to a page of this service."""
+    if services.sessions is not None:
+        refuse_forged_form(request, services.sessions, ticket_of(services.sessions, request))
     culture = _CULTURE.read(request)
     if culture not in CULTURES:
         raise Refusal(f"culture must be {' or '.join(CULTURES)}.", code=_NOT_SUPPORTED)
@@ -31,6 +35,6 @@ def choose(_: WebServices, request: falcon.Request, response: falcon.Response) -
         path="/",
         http_only=True,
         same_site="Lax",
-        secure=request.scheme == "https",
+        secure=request.context.client.is_secure,
     )
     response.location = local_place(_REDIRECT.read(request))

@@ -8,7 +8,7 @@ from typing import Any
 import falcon
 
 from bulksigner.web.languages import choose_culture
-from bulksigner.web.openapi import describe
+from bulksigner.web.openapi import DEFAULT_COOKIE, describe
 from bulksigner.web.page import LANGUAGES, STYLE, render_page
 from bulksigner.web.parameters import Text
 from bulksigner.web.route import Route
@@ -42,4 +42,5 @@ def send_style(_: WebServices, __: falcon.Request, response: falcon.Response) ->
 
 def _document(services: WebServices, request: falcon.Request) -> dict[str, Any]:
     routes: Sequence[Route] = request.context.routes
-    return describe(routes, services.codes, key_header=services.api_key_header)
+    cookie = DEFAULT_COOKIE if services.sessions is None else services.sessions.cookie_name
+    return describe(routes, services.codes, key_header=services.api_key_header, cookie=cookie)

@@ -105,7 +105,7 @@ def test_xml_defect_is_named_with_its_place(defect, sign, rsa_key):
     assert caught.value.code == "sign.failed"
     assert len(str(caught.value)) < 300
     assert rsa_key.uses == uses
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

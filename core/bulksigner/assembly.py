@@ -1,0 +1,152 @@
+"""Parts of a service that its settings choose: where signing runs, backups, retention, logs, the key of envelopes."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from bulksigner.backup.desk import BackupDesk, BackupPlan
+from bulksigner.boot import Foundation, product_version
+from bulksigner.contract.signing import Format
+from bulksigner.encryption.key import EnvelopeKey, read_salt
+from bulksigner.files.work import WorkRoots
+from bulksigner.intake.folders import OpenedFolders
+from bulksigner.jobs.envelopes import MANY_ENVELOPES, envelopes_written
+from bulksigner.jobs.model import Job
+from bulksigner.observability import logs
+from bulksigner.observability.log_files import LogFiles
+from bulksigner.observability.metrics import Metrics
+from bulksigner.pipeline.engine import Engine, InProcessEngine
+from bulksigner.pipeline.engine_pool import ProcessEngine
+from bulksigner.pipeline.engine_worker import WorkerBoot
+from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.profiles.model import OpenedProfile
+from bulksigner.records.sqlite import SqliteStore
+from bulksigner.records.store import Store
+from bulksigner.retention.desk import RetentionDesk
+from bulksigner.retention.policy import Policy
+from bulksigner.retention.run import Retention
+from bulksigner.settings.backups import BackupSettings
+from bulksigner.settings.encryption import EncryptionSettings
+from bulksigner.settings.log_files import LogFileSettings
+from bulksigner.settings.retention import RetentionSettings
+from bulksigner.settings.signing import EngineChoice
+from bulksigner.statistics.timings import Spans, write_timings
+
+__all__ = [
+    "choose_sinks",
+    "derive_envelope_key",
+    "formats_of",
+    "log_thresholds",
+    "plan_backups",
+    "plan_retention",
+    "start_engine",
+    "tell_settings",
+    "time_jobs",
+]
+
+log = logging.getLogger(__name__)
+
+
+def derive_envelope_key(given: EncryptionSettings, store: Store) -> EnvelopeKey | None:
+    """Derive the key of the envelopes, the one time in this life (ENC-06); None where encryption is off."""
+    if not given.enabled:
+        return None
+    log.info("Deriving the key of encrypted outputs, %d iterations", given.iterations)
+    key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
+    written = envelopes_written(store, key.check_value())
+    if written > MANY_ENVELOPES:
+        log.warning(
+            "%d files were encrypted with this key, and more than %d are not safe. Change Encryption:Password soon, "
+            "and keep the former one for the files that exist",
+            written,
+            2 * MANY_ENVELOPES,
+        )
+    return key
+
+
+def time_jobs(store: Store) -> Callable[[Job, Spans], None]:
+    """Return what records how long the steps of a completed job took (STA-11)."""
+
+    def record(job: Job, spans: Spans) -> None:
+        write_timings(store, job, spans, job.completed_at or job.updated_at)
+
+    return record
+
+
+def plan_backups(
+    given: BackupSettings, store: Store, scrub: Callable[[str], str], metrics: Metrics
+) -> BackupDesk | None:
+    """Return the desk of backups, None where there are none (STA-82)."""
+    if not given.enabled or given.disk.path is None or not isinstance(store, SqliteStore):
+        return None
+    interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
+    plan = BackupPlan(given.disk.path, interval, given.retain_count)
+    return BackupDesk(store, plan, product_version=product_version(), scrub=scrub, metrics=metrics)
+
+
+def plan_retention(
+    given: RetentionSettings, store: Store, roots: WorkRoots, folders: OpenedFolders, pause: PauseFlag, metrics: Metrics
+) -> RetentionDesk | None:
+    """Return the desk of retention, None without a policy (STA-104)."""
+    policy = Policy.of(given)
+    if policy is None:
+        return None
+    return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused, metrics=metrics))
+
+
+def tell_settings(foundation: Foundation) -> None:
+    """Log what reading the settings and the plugins has to tell."""
+    settings = foundation.settings
+    for line in (*settings.warnings, *foundation.plugins.warnings):
+        log.warning("%s", line)
+    for line in settings.notices:
+        log.info("%s", line)
+    log.info("Settings read", extra=logs.facts(files=[str(path) for path in settings.files_read]))
+
+
+def log_thresholds(foundation: Foundation) -> dict[str, int]:
+    """Return the levels of single loggers (CFG-139)."""
+    return {name: level.threshold for name, level in foundation.settings.core.logging.levels.items()}
+
+
+def choose_sinks(given: LogFileSettings) -> logs.Sinks:
+    """Return where log lines go (CFG-140 to CFG-146)."""
+    files = LogFiles(given.path, given.rolling_interval, given.file_size_limit_bytes, given.retained_file_count_limit)
+    return logs.Sinks(given.write_to_console, files if given.enabled else None, given.minimum_level.threshold)
+
+
+def start_engine(
+    foundation: Foundation, formats: tuple[Format, ...], sinks: logs.Sinks, envelope_key: EnvelopeKey | None
+) -> Engine:
+    """Choose where signing runs (CFG-205)."""
+    settings, core = foundation.settings, foundation.settings.core
+    here = InProcessEngine(
+        foundation.registry, formats, threads=core.pipeline.max_concurrency, envelope_key=envelope_key
+    )
+    workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
+    choice = core.signing.engine
+    if choice is EngineChoice.IN_PROCESS or (choice is EngineChoice.AUTO and workers == 1):
+        return here
+    boot = WorkerBoot(
+        foundation.registry.signing_plugins,
+        settings.plugins,
+        formats,
+        tuple(settings.secrets),
+        core.logging.level.threshold,
+        log_thresholds(foundation),
+        # One process tidies up for all.
+        attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
+        envelope_key,
+    )
+    return ProcessEngine(boot, workers, here)
+
+
+def formats_of(profiles: Iterable[OpenedProfile]) -> tuple[Format, ...]:
+    """Return the formats that jobs may ask for; a profile without one takes any."""
+    chosen = {profile.stored.format for profile in profiles}
+    return tuple(known for known in Format if None in chosen or known in chosen)
