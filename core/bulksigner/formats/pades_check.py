@@ -16,7 +16,7 @@ from bulksigner.formats.pdf_syntax import PdfDict, PdfString, Reference
 from bulksigner.formats.policy_check import check_moment
 from bulksigner.formats.signer_check import FORBIDDEN_IN_PDF, check_signer
 
-__all__ = ["check_pdf"]
+__all__ = ["check_pdf", "require_readable"]
 
 _KINDS = {("/Adobe.PPKLite", "/ETSI.CAdES.detached"), ("/PBAD_PAdES", "/PBAD.PAdES")}
 _FORBIDDEN_KEYS = ("/Cert", "/R", "/Prop_AuthType")
@@ -70,6 +70,13 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
     if expectation.spec is not None:
         check_moment(moment, expectation.spec)
     return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment)
+
+
+def require_readable(data: bytes | memoryview, original_length: int) -> None:
+    """Raise `CheckFailed` where the check could not read the signature that an update added, filled in or not."""
+    pdf = PdfFile(data)
+    reference, signature = _find_signature(pdf, original_length)
+    _read_time(pdf, reference, signature)
 
 
 def _find_signature(pdf: PdfFile, original_length: int) -> tuple[Reference, PdfDict]:

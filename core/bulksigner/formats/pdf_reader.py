@@ -32,7 +32,7 @@ class Placed(NamedTuple):
 class PdfFile:
     """A PDF in memory, read from its newest cross-reference on; older ones are read when an object is not in newer."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
         start = _START.search(data, max(0, len(data) - _END_SEARCH_BYTES))
         if start is None:
@@ -152,7 +152,7 @@ class PdfFile:
         length = self.resolve(stream.entries.get("/Length")).value
         if not isinstance(length, int) or not 0 <= length <= len(self._data) - stream.start:
             raise CheckFailed(f"The PDF has a stream without its length at byte {stream.start}.")
-        content = self._data[stream.start : stream.start + length]
+        content = bytes(self._data[stream.start : stream.start + length])
         # 7.5.8.2: a cross-reference stream is never encrypted.
         if self._decryption is not None and stream.entries.get("/Type") != "/XRef":
             content = self._decryption.stream(content, stream.number, stream.generation)

@@ -37,7 +37,7 @@ class Section(Protocol):
         """Return its trailer dictionary."""
         ...
 
-    def find(self, data: bytes, number: int) -> Entry | None:
+    def find(self, data: bytes | memoryview, number: int) -> Entry | None:
         """Find the entry of an object, or None where the section does not have it."""
         ...
 
@@ -50,7 +50,7 @@ class TableSection:
     subsections: list[tuple[int, int, int, int]]
 
     @classmethod
-    def read(cls, data: bytes, position: int) -> TableSection:
+    def read(cls, data: bytes | memoryview, position: int) -> TableSection:
         """Read subsection heads and trailer; entries are left where they are."""
         subsections = []
         while (end := _TRAILER.match(data, position)) is None:
@@ -70,7 +70,7 @@ class TableSection:
             raise CheckFailed(f"The PDF has no trailer dictionary at byte {end.end()}.")
         return cls(trailer, subsections)
 
-    def find(self, data: bytes, number: int) -> Entry | None:
+    def find(self, data: bytes | memoryview, number: int) -> Entry | None:
         """Find an entry by its place in its subsection."""
         for first, count, offset, width in self.subsections:
             if first <= number < first + count:
@@ -106,7 +106,7 @@ class StreamSection:
             content,
         )
 
-    def find(self, data: bytes, number: int) -> Entry | None:  # noqa: ARG002 - the rows were decoded
+    def find(self, data: bytes | memoryview, number: int) -> Entry | None:  # noqa: ARG002 - the rows were decoded
         """Find an entry by its row."""
         kind_width, first_width, _ = self.widths
         row_bytes = sum(self.widths)

@@ -58,19 +58,19 @@ _NAME_ESCAPE = re.compile(r"#([0-9A-Fa-f]{2})")
 _WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
 
 
-def parse_value(data: bytes, position: int) -> tuple[PdfValue, int]:
+def parse_value(data: bytes | memoryview, position: int) -> tuple[PdfValue, int]:
     """Parse the object at `position`; return it and where it ends. Raises `CheckFailed`."""
     return _parse(data, position, 0)
 
 
-def _parse(data: bytes, position: int, depth: int) -> tuple[PdfValue, int]:
+def _parse(data: bytes | memoryview, position: int, depth: int) -> tuple[PdfValue, int]:
     token = _take(data, position)
     if token.lastgroup in ("end", "close"):
         raise CheckFailed(f"The PDF has an unexpected closing mark at byte {token.end()}.")
     return _parse_token(data, token, depth)
 
 
-def _parse_token(data: bytes, token: re.Match[bytes], depth: int) -> tuple[PdfValue, int]:
+def _parse_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -> tuple[PdfValue, int]:
     kind, end = token.lastgroup, token.end()
     if kind == "dict":
         return _parse_dict(data, end, depth + 1)
@@ -91,14 +91,14 @@ def _parse_token(data: bytes, token: re.Match[bytes], depth: int) -> tuple[PdfVa
     return _parse_literal(data, token.start("literal"))
 
 
-def _take(data: bytes, position: int) -> re.Match[bytes]:
+def _take(data: bytes | memoryview, position: int) -> re.Match[bytes]:
     token = _TOKEN.match(data, position)
     if token is None:
         raise CheckFailed(f"The PDF has no object at byte {position}, where one should be.")
     return token
 
 
-def _parse_dict(data: bytes, position: int, depth: int) -> tuple[PdfDict, int]:
+def _parse_dict(data: bytes | memoryview, position: int, depth: int) -> tuple[PdfDict, int]:
     _limit(depth, position)
     entries: PdfDict = {}
     while True:
@@ -113,7 +113,7 @@ def _parse_dict(data: bytes, position: int, depth: int) -> tuple[PdfDict, int]:
         entries[name], position = _parse(data, key.end(), depth)
 
 
-def _parse_array(data: bytes, position: int, depth: int) -> tuple[list[PdfValue], int]:
+def _parse_array(data: bytes | memoryview, position: int, depth: int) -> tuple[list[PdfValue], int]:
     _limit(depth, position)
     members: list[PdfValue] = []
     while True:
@@ -126,14 +126,14 @@ def _parse_array(data: bytes, position: int, depth: int) -> tuple[list[PdfValue]
         members.append(member)
 
 
-def _parse_literal(data: bytes, start: int) -> tuple[PdfString, int]:
+def _parse_literal(data: bytes | memoryview, start: int) -> tuple[PdfString, int]:
     depth = 0
     position = start
     while mark := _LITERAL_MARK.search(data, position):
         position = mark.end()
         depth += {b"(": 1, b")": -1}.get(mark[0], 0)
         if depth == 0:
-            return PdfString(data[start:position], start, position), position
+            return PdfString(bytes(data[start:position]), start, position), position
     raise CheckFailed(f"The PDF has a string without end at byte {start}.")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 from typing import Any
 
 import attrs
@@ -16,7 +17,8 @@ from pyhanko.pdf_utils.generic import pdf_name
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 
-from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.model import CheckFailed, FormatRefused
+from bulksigner.formats.pades_check import require_readable
 from bulksigner.formats.pdf_claims import archival_claim
 from bulksigner.formats.pdf_locks import require_uncertified, require_unlocked
 from bulksigner.formats.pdf_protection import open_protected
@@ -31,6 +33,7 @@ _ESIC = DeveloperExtension(
     compare_by_level=True,
     multivalued=DevExtensionMultivalued.NEVER,
 )
+_BYTE = re.compile(r"byte \d+")
 _BYTE_RANGE_CHARACTERS = 48
 _PRINT_AND_LOCKED = 0b1000_0100
 _SIGNATURES_EXIST_APPEND_ONLY = 3
@@ -55,6 +58,7 @@ def append_signature(
     `/ByteRange` is filled in. Raises `FormatRefused` for whatever the PDF does not allow or pyHanko cannot read.
     """
     place = "cross-reference"
+    before = document.seek(0, io.SEEK_END)
     try:
         reader = PdfFileReader(document, strict=True)
         if "/Encrypt" in reader.trailer:
@@ -82,7 +86,20 @@ def append_signature(
     length = document.seek(0, io.SEEK_END)
     document.seek(byte_range.offset)
     document.write(f"[0 {start} {end} {length - end}]".encode().ljust(_BYTE_RANGE_CHARACTERS))
+    _require_readable(document, before)
     return start, end
+
+
+def _require_readable(document: io.BytesIO, original_length: int) -> None:
+    """Refuse, before the key is used, what pyHanko reads and the check would not."""
+    with document.getbuffer() as content:
+        try:
+            require_readable(content, original_length)
+        except CheckFailed as failed:
+            byte = _BYTE.search(failed.message)
+            raise FormatRefused(
+                failed.message, place=byte[0] if byte else "document", remedy="Repair the file and submit it."
+            ) from failed
 
 
 class _Update(IncrementalPdfFileWriter):  # type: ignore[misc]  # pyHanko is seen without its types
