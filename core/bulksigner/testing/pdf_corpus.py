@@ -348,7 +348,8 @@ AWKWARD: dict[str, Awkward] = {
     ),
     # pyHanko finds it; the check, which is stricter, would not.
     "cross-reference of a number without end": Awkward(
-        _replaced(_STREAMS, rb"\d+(?= 0 obj\n<</Type /XRef)", b"1" * 32), "no cross-reference at byte"
+        _replaced(PdfSample(form="indirect", layout="streams"), rb"\d+(?= 0 obj\n<</Type /XRef)", b"1" * 32),
+        "no cross-reference at byte",
     ),
     "object at a wrong place": Awkward(
         _replaced(_PLAIN, rb"%\xe2\xe3\xcf\xd3\n", b"%\xe2\xe3\xcf\xd3\n\n\n\n"), "damaged"
