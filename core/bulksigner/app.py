@@ -306,7 +306,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         look=partial(ask, engine),
         scrub=scrubber.scrub,
         now=utc_now,
-        ignore_owner_restrictions=core.pdf.ignore_owner_restrictions,
+        options=core.pdf.options,
     )
     sessions = Sessions(
         open_key_ring(roots.root / "keys", utc_now),

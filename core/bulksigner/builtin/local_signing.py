@@ -20,21 +20,21 @@ from bulksigner.contract.signing import (
 )
 from bulksigner.files import durable
 from bulksigner.formats.dispatch import signer_for
-from bulksigner.formats.model import ContentChanged, FileSigner, FormatRefused
+from bulksigner.formats.model import ContentChanged, FileSigner, FormatRefused, PdfRules
 from bulksigner.formats.spec import BASELINE_B
 
-__all__ = ["DETACHED", "IGNORE_OWNER_RESTRICTIONS", "PEM", "LocalSigning"]
+__all__ = ["DETACHED", "PEM", "LocalSigning"]
 
-DETACHED, PEM, IGNORE_OWNER_RESTRICTIONS = "detached", "pem", "ignore_owner_restrictions"
+DETACHED, PEM = "detached", "pem"
 _YES = "true"
 _FAILED = "sign.failed"
-_SignerKey = tuple[int, Format, bool, bool, bool, SignatureSpec]
+_SignerKey = tuple[int, Format, bool, bool, PdfRules, SignatureSpec]
 
 
 class LocalSigning:
     """Signs with the opened key of the profile.
 
-    The request's options `detached`, `pem` and `ignore_owner_restrictions` are on when `true`.
+    The request's options `detached`, `pem` and those of `PdfRules` are on when `true`.
     """
 
     name = "Local"
@@ -73,12 +73,13 @@ class LocalSigning:
         return Unknown(f"Job {job_id} was interrupted while its file was signed on this host.")
 
     def _signer(self, key: OpenedKey, format: Format, spec: SignatureSpec, options: Mapping[str, str]) -> FileSigner:
-        detached, pem, ignoring = (options.get(name) == _YES for name in (DETACHED, PEM, IGNORE_OWNER_RESTRICTIONS))
-        place = (id(key), format, detached, pem, ignoring, spec)
+        detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
+        rules = PdfRules.read(options)
+        place = (id(key), format, detached, pem, rules, spec)
         with self._making:
             known = self._signers.get(place)
             if known is None:
-                signer = signer_for(format, key, spec, detached=detached, pem=pem, ignore_owner_restrictions=ignoring)
+                signer = signer_for(format, key, spec, detached=detached, pem=pem, pdf=rules)
                 known = (key, signer)
                 self._signers[place] = known
         return known[1]

@@ -81,7 +81,7 @@ def _open() -> Iterator[FileCheck]:
                 look=look_here,
                 scrub=scrubber.scrub,
                 now=utc_now,
-                ignore_owner_restrictions=core.pdf.ignore_owner_restrictions,
+                options=core.pdf.options,
             )
         finally:
             for profile in opened:

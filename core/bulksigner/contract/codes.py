@@ -83,6 +83,7 @@ _ROWS = (
     ErrorCode("sign.failed", None, "Signing failed", text_on_job=True),
     ErrorCode("sign.certificate-invalid", None, "The certificate was refused before signing", text_on_job=True),
     ErrorCode("pdf.encrypted", None, "The PDF is encrypted, and stays so"),
+    ErrorCode("pdf.repaired", None, "The PDF is repaired before it is signed"),
     ErrorCode("pdf.hybrid", None, "The PDF has a hybrid cross-reference"),
     ErrorCode("pdf.archival", None, "The PDF claims conformance to PDF/A"),
     ErrorCode("pdf.xfa", None, "The PDF has an XFA form"),

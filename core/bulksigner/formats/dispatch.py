@@ -7,10 +7,12 @@ from typing import BinaryIO
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format
-from bulksigner.formats.model import Checked, Expectation, FileSigner
+from bulksigner.formats.model import Checked, Expectation, FileSigner, PdfRules
 from bulksigner.formats.spec import BASELINE_B
 
 __all__ = ["check", "signer_for"]
+
+_AS_IT_IS = PdfRules()
 
 
 def signer_for(
@@ -20,9 +22,9 @@ def signer_for(
     *,
     detached: bool = False,
     pem: bool = False,
-    ignore_owner_restrictions: bool = False,
+    pdf: PdfRules = _AS_IT_IS,
 ) -> FileSigner:
-    """Make the signer of a format; `detached` and `pem` concern CAdES alone, the restrictions PAdES (BEY-11)."""
+    """Make the signer of a format; `detached` and `pem` concern CAdES alone, `pdf` PAdES (BEY-11)."""
     if format is Format.CADES and spec.joining is not None:
         from bulksigner.formats.cms_join import JoiningSigner
 
@@ -34,7 +36,7 @@ def signer_for(
     if format is Format.PADES:
         from bulksigner.formats.pades import PadesSigner
 
-        return PadesSigner(key, spec, ignore_owner_restrictions=ignore_owner_restrictions)
+        return PadesSigner(key, spec, rules=pdf)
     if spec.is_plain_xml:
         from bulksigner.formats.xml_plain import PlainXmlSigner
 
@@ -54,7 +56,7 @@ def check(
 ) -> Checked:
     """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34).
 
-    `original` is the file that was signed, which only the check of a further signature reads again.
+    `original` is the file that was signed; only the checks of further signatures and of repaired files read it again.
     """
     if expectation.spec is not None and expectation.spec.joining is not None and original is not None:
         from bulksigner.formats.cms_join_check import check_joined
@@ -67,7 +69,7 @@ def check(
     if expectation.format is Format.PADES:
         from bulksigner.formats.pades_check import check_pdf
 
-        return check_pdf(artifact, expectation)
+        return check_pdf(artifact, expectation, original)
     if expectation.spec is not None and expectation.spec.is_plain_xml:
         from bulksigner.formats.xml_plain_check import check_plain_xml
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import BinaryIO, Protocol
 
 import attrs
@@ -12,7 +13,7 @@ from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured
 
-__all__ = ["CheckFailed", "Checked", "ContentChanged", "Expectation", "FileSigner", "FormatRefused"]
+__all__ = ["CheckFailed", "Checked", "ContentChanged", "Expectation", "FileSigner", "FormatRefused", "PdfRules"]
 
 
 class FormatRefused(BulkSignerError):
@@ -42,6 +43,19 @@ class CheckFailed(BulkSignerError):
     default_code = "verify.failed"
 
 
+@attrs.frozen
+class PdfRules:
+    """What is done with PDF files that are not as they should be (CFG-200, CFG-201)."""
+
+    ignore_owner_restrictions: bool = False
+    repair_unsigned: bool = False
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> PdfRules:
+        """Read the options of a request, each on when `true`."""
+        return cls(*(options.get(field.name) == "true" for field in attrs.fields(cls)))
+
+
 class FileSigner(Protocol):
     """Signs files of one format with one opened key; everything that does not differ by file is made once."""
 
@@ -66,6 +80,7 @@ class Expectation:
     certificate: bytes
     original: Measured
     spec: SignatureSpec | None = None
+    may_be_repaired: bool = False
 
 
 @attrs.frozen
@@ -76,3 +91,5 @@ class Checked:
     algorithm: KeyAlgorithm
     digest: str
     signing_time: datetime.datetime | None
+    repair: str | None = None
+    """What of the original is not in the artifact as it was, where that may be."""

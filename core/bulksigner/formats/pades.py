@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import io
 import re
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import attrs
 
 from bulksigner.contract.certificate import Digest, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
@@ -15,13 +18,17 @@ from bulksigner.contract.signing import Measured
 from bulksigner.contract.validation import Finding
 from bulksigner.formats.cms import Additions, SignedData
 from bulksigner.formats.measuring import require_same
-from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.model import FormatRefused, PdfRules
 
-__all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner", "look_at_pdf", "read_document"]
+if TYPE_CHECKING:
+    from bulksigner.formats.pdf_update import EmptySignature
+
+__all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner", "look_at_pdf"]
 
 MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
 """Largest file that is signed; up to twice its length is held in memory."""
 
+_AS_IT_IS = PdfRules()
 _HEADER = b"%PDF-"
 _HEADER_SEARCH_BYTES = 1024
 _END_SEARCH_BYTES = 2048
@@ -39,7 +46,7 @@ class PadesSigner:
         spec: SignatureSpec,
         *,
         additions: Additions | None = None,
-        ignore_owner_restrictions: bool = False,
+        rules: PdfRules = _AS_IT_IS,
     ) -> None:
         # pyHanko takes a third of a second to import: paid here, by processes that sign PDF files.
         from bulksigner.formats import pdf_update
@@ -48,27 +55,23 @@ class PadesSigner:
         self._key = key
         self._spec = spec
         self._additions = additions
-        self._ignore_owner_restrictions = ignore_owner_restrictions
+        self._rules = rules
         # The policies forbid signingTime in a PDF; the time is the dictionary's /M (ICP-10).
         self._signed_data = SignedData(key, spec, with_signing_time=False)
 
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Write `source` followed by the signature's update to `target`; see `FileSigner.sign`."""
         digest, additions = self._spec.digest, self._additions
-        document, artifact, signed = read_document(source, expected, digest)
-        length = expected.length
-        start, end = self._pdf_update.append_signature(
-            document,
-            self._pdf_update.EmptySignature(
-                field_name=_field_name(expected),
-                filter=self._spec.pades_filter,
-                sub_filter=self._spec.pades_sub_filter,
-                signed_at=signed_at,
-                reserved_bytes=self._signed_data.detached_length(signed_at, additions.room if additions else 0),
-            ),
-            ignore_owner_restrictions=self._ignore_owner_restrictions,
+        empty = self._pdf_update.EmptySignature(
+            field_name=_field_name(expected),
+            filter=self._spec.pades_filter,
+            sub_filter=self._spec.pades_sub_filter,
+            signed_at=signed_at,
+            reserved_bytes=self._signed_data.detached_length(signed_at, additions.room if additions else 0),
         )
-        with document.getbuffer() as content:
+        document, (start, end) = _prepare(_read_document(source, expected, digest), empty, self._rules)
+        length, artifact, signed = document.length, document.artifact, document.signed
+        with document.buffer.getbuffer() as content:
             signed.update(content[length:start])
             signed.update(content[end:])
             attributes = self._signed_data.attributes(signed.digest(), signed_at)
@@ -82,31 +85,40 @@ class PadesSigner:
             return Measured(len(content), artifact.digest())
 
 
-def read_document(source: BinaryIO, expected: Measured, digest: Digest) -> tuple[io.BytesIO, Any, Any]:
-    """Read the file into memory and refuse what its length, its beginning or its end forbids.
+@attrs.frozen
+class _Document:
+    """A file in memory with its running SHA-256 and its running digest of the signature.
 
-    Returns the document with its running SHA-256 and its running `digest`: the input's, the signature's and the
-    artifact's digest all begin with the same bytes, hashed once for all.
+    The input's, the signature's and the artifact's digest all begin with the same bytes, hashed once for all.
     """
+
+    buffer: io.BytesIO
+    length: int
+    artifact: Any
+    signed: Any
+    digest: Digest
+
+    @classmethod
+    def of(cls, content: bytes, digest: Digest) -> _Document:
+        artifact = hashlib.sha256(content)
+        signed = artifact.copy() if digest is Digest.SHA256 else hashlib.new(digest.value, content)
+        return cls(io.BytesIO(content), len(content), artifact, signed, digest)
+
+
+def _read_document(source: BinaryIO, expected: Measured, digest: Digest) -> _Document:
+    """Read the file into memory; raises `ContentChanged`, and `FormatRefused` for a file that is too long."""
     if expected.length > MAX_DOCUMENT_BYTES:
         raise FormatRefused(
             f"The file has {expected.length} bytes; PDF files are signed up to {MAX_DOCUMENT_BYTES} bytes.",
             remedy="Split it, or have it signed as CAdES.",
         )
     source.seek(0)
-    document = io.BytesIO(source.read())
-    with document.getbuffer() as content:
-        artifact = hashlib.sha256(content)
-        signed = artifact.copy() if digest is Digest.SHA256 else hashlib.new(digest.value, content)
-        require_same(Measured(len(content), artifact.digest()), expected)
-        _require_header(content)
-        _require_end(content)
-    return document, artifact, signed
+    document = _Document.of(source.read(), digest)
+    require_same(Measured(document.length, document.artifact.digest()), expected)
+    return document
 
 
-def look_at_pdf(
-    source: BinaryIO, expected: Measured, *, ignore_owner_restrictions: bool = False
-) -> tuple[Finding, ...]:
+def look_at_pdf(source: BinaryIO, expected: Measured, rules: PdfRules = _AS_IT_IS) -> tuple[Finding, ...]:
     """Raise `FormatRefused` where `PadesSigner.sign` would, without a key: prepare the update and drop it (BEY-11).
 
     Returns what is to be known of a file that would be signed, as warnings.
@@ -114,20 +126,39 @@ def look_at_pdf(
     from bulksigner.formats import pdf_findings, pdf_update
     from bulksigner.formats.spec import BASELINE_B
 
-    document, _, _ = read_document(source, expected, Digest.SHA256)
-    pdf_update.append_signature(
-        document,
-        pdf_update.EmptySignature(
-            field_name=_field_name(expected),
-            filter=BASELINE_B.pades_filter,
-            sub_filter=BASELINE_B.pades_sub_filter,
-            signed_at=datetime.datetime.now(datetime.UTC),
-            reserved_bytes=0,
-        ),
-        ignore_owner_restrictions=ignore_owner_restrictions,
+    empty = pdf_update.EmptySignature(
+        field_name=_field_name(expected),
+        filter=BASELINE_B.pades_filter,
+        sub_filter=BASELINE_B.pades_sub_filter,
+        signed_at=datetime.datetime.now(datetime.UTC),
+        reserved_bytes=0,
     )
-    document.truncate(expected.length)
-    return pdf_findings.find_warnings(document)
+    given = _read_document(source, expected, Digest.SHA256)
+    document, _ = _prepare(given, empty, rules)
+    document.buffer.truncate(document.length)
+    return pdf_findings.find_warnings(document.buffer, is_repaired=document is not given)
+
+
+def _prepare(document: _Document, empty: EmptySignature, rules: PdfRules) -> tuple[_Document, tuple[int, int]]:
+    """Append an empty signature to a document, or to what repair makes of it; raises `FormatRefused`."""
+    from bulksigner.formats.pdf_update import append_signature
+
+    try:
+        with document.buffer.getbuffer() as content:
+            _require_header(content)
+            _require_end(content)
+        return document, append_signature(document.buffer, empty, rules)
+    except FormatRefused:
+        if not rules.repair_unsigned:
+            raise
+        from bulksigner.formats.pdf_repair import repairs_of
+
+        for repaired in repairs_of(document.buffer.getvalue()[: document.length]):
+            candidate = _Document.of(repaired, document.digest)
+            # What repair does not mend is refused for what is wrong with the file as it came.
+            with contextlib.suppress(FormatRefused):
+                return candidate, append_signature(candidate.buffer, empty, rules, is_repaired=True)
+        raise
 
 
 def _field_name(expected: Measured) -> str:

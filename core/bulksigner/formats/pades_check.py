@@ -20,15 +20,21 @@ __all__ = ["check_pdf", "require_readable"]
 
 _KINDS = {("/Adobe.PPKLite", "/ETSI.CAdES.detached"), ("/PBAD_PAdES", "/PBAD.PAdES")}
 _FORBIDDEN_KEYS = ("/Cert", "/R", "/Prop_AuthType")
+_HEADER_SEARCH_BYTES = 1024
 _DIGITS = re.compile(rb"[0-9a-f]*+|[0-9A-F]*+")
 _TIME = re.compile(rb"D:(\d{14})(?:Z|\+00'00'?)")
 
 
-def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
-    """Check a signed PDF read back from storage; raise `CheckFailed` with the first thing that is wrong."""
+def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | None = None) -> Checked:
+    """Check a signed PDF read back from storage; raise `CheckFailed` with the first thing that is wrong.
+
+    `staged` is the original, read again where it may have been repaired.
+    """
     artifact.seek(0)
     data = artifact.read()
-    original = expectation.original
+    original, repair = expectation.original, None
+    if expectation.may_be_repaired and staged is not None:
+        original, repair = _find_repaired(data, original, staged)
     if len(data) <= original.length:
         raise CheckFailed(f"The signed PDF has {len(data)} bytes, not more than the original's {original.length}.")
     view = memoryview(data)
@@ -69,7 +75,25 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation) -> Checked:
     )
     if expectation.spec is not None:
         check_moment(moment, expectation.spec)
-    return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment)
+    return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment, repair)
+
+
+def _find_repaired(data: bytes, original: Measured, staged: BinaryIO) -> tuple[Measured, str | None]:
+    """Tell what of the original must be inside: all but junk before its header; and what was done to it (BEY-11)."""
+    staged.seek(0)
+    content = staged.read()
+    if Measured(len(content), hashlib.sha256(content).digest()) != original:
+        raise CheckFailed("The staged original is no longer what was staged.")
+    junk = content.find(b"%PDF-", 0, _HEADER_SEARCH_BYTES)
+    done = []
+    if junk > 0 and data.startswith(b"%PDF-"):
+        content = content[junk:]
+        done.append(f"{junk} bytes before its header were left out")
+    # Beside that of the signature: its hexadecimal digits cannot hold the word.
+    if data.count(b"startxref", len(content)) > 1:
+        done.append("its cross-reference was made anew")
+    repair = f"The PDF was repaired: {' and '.join(done)}" if done else None
+    return Measured(len(content), hashlib.sha256(content).digest()), repair
 
 
 def require_readable(data: bytes | memoryview, original_length: int) -> None:

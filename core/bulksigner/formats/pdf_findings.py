@@ -21,11 +21,15 @@ from bulksigner.formats.pdf_update import entry_of
 __all__ = ["find_warnings"]
 
 
-def find_warnings(document: io.BytesIO) -> tuple[Finding, ...]:
+def find_warnings(document: io.BytesIO, *, is_repaired: bool) -> tuple[Finding, ...]:
     """Return what does not stand in the way of a signature; for files that `append_signature` accepts."""
     reader = PdfFileReader(document, strict=True)
     root = reader.root_ref.get_object() if "/Encrypt" not in reader.trailer else _open(reader)
-    return tuple(_find(reader, root))
+    warnings = tuple(_find(reader, root))
+    if is_repaired:
+        text = "The PDF has junk before its header or a broken cross-reference, and would be repaired."
+        return (_warning("pdf.repaired", "document", text, "Have the file made without that."), *warnings)
+    return warnings
 
 
 def _open(reader: Any) -> Any:

@@ -92,7 +92,8 @@ def _parse_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -
 
 
 def _take(data: bytes | memoryview, position: int) -> re.Match[bytes]:
-    token = _TOKEN.match(data, position)
+    # Beyond the end of the data a place may be too large for the matcher.
+    token = _TOKEN.match(data, position) if position < len(data) else None
     if token is None:
         raise CheckFailed(f"The PDF has no object at byte {position}, where one should be.")
     return token

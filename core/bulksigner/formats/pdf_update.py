@@ -17,10 +17,10 @@ from pyhanko.pdf_utils.generic import pdf_name
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 
-from bulksigner.formats.model import CheckFailed, FormatRefused
+from bulksigner.formats.model import CheckFailed, FormatRefused, PdfRules
 from bulksigner.formats.pades_check import require_readable
 from bulksigner.formats.pdf_claims import archival_claim
-from bulksigner.formats.pdf_locks import require_uncertified, require_unlocked
+from bulksigner.formats.pdf_locks import require_uncertified, require_unlocked, signed_fields
 from bulksigner.formats.pdf_protection import open_protected
 
 __all__ = ["EmptySignature", "append_signature", "entry_of"]
@@ -51,7 +51,7 @@ class EmptySignature:
 
 
 def append_signature(
-    document: io.BytesIO, signature: EmptySignature, *, ignore_owner_restrictions: bool = False
+    document: io.BytesIO, signature: EmptySignature, rules: PdfRules, *, is_repaired: bool = False
 ) -> tuple[int, int]:
     """Append the update to `document` and return the offsets of `/Contents` from `<` to after `>`.
 
@@ -63,13 +63,15 @@ def append_signature(
         reader = PdfFileReader(document, strict=True)
         if "/Encrypt" in reader.trailer:
             place = "trailer, /Encrypt"
-            open_protected(reader, ignore_owner_restrictions=ignore_owner_restrictions)
+            open_protected(reader, ignore_owner_restrictions=rules.ignore_owner_restrictions)
         place = "document catalog"
         writer = _Update(document, prev=reader)
         require_uncertified(writer.root, entry_of)
         place = "page tree"
         page = _find_first_page(writer)
         place = "form"
+        if is_repaired and any(signed_fields(writer.root, entry_of)):
+            raise FormatRefused("The PDF is signed and would need repair.", place="form")
         require_unlocked(writer.root, signature.field_name, entry_of)
         contents, byte_range = _add_field(writer, signature, page)
         place = "object written again"

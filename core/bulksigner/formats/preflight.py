@@ -6,14 +6,12 @@ from typing import BinaryIO
 
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.validation import Finding, Severity
-from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.model import FormatRefused, PdfRules
 
 __all__ = ["find_defects", "finding_of"]
 
 
-def find_defects(
-    source: BinaryIO, format: Format, expected: Measured, *, ignore_owner_restrictions: bool = False
-) -> tuple[Finding, ...]:
+def find_defects(source: BinaryIO, format: Format, expected: Measured, rules: PdfRules) -> tuple[Finding, ...]:
     """Return what makes a file unfit for a format: nothing, or the first defect, as signing would meet it.
 
     Of a PDF that is fit, what is to be known of it comes as warnings.
@@ -24,7 +22,7 @@ def find_defects(
         if format is Format.PADES:
             from bulksigner.formats.pades import look_at_pdf
 
-            return look_at_pdf(source, expected, ignore_owner_restrictions=ignore_owner_restrictions)
+            return look_at_pdf(source, expected, rules)
         if format is Format.XADES:
             from bulksigner.formats.xades import look_at_xml
 

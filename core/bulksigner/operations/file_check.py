@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,7 +49,7 @@ class FileCheck:
     """Looks at files.
 
     `format_of` chooses where neither caller nor profile names a format; `look` has the engine look at the content;
-    `scrub` takes secrets out of what a plugin says; `ignore_owner_restrictions` is the setting of that name (CFG-201).
+    `scrub` takes secrets out of what a plugin says; `options` are what requests to sign say to their method.
     """
 
     profile: Callable[[str], OpenedProfile | None]
@@ -61,7 +61,7 @@ class FileCheck:
     look: Callable[[LookTask], tuple[Finding, ...]]
     scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
-    ignore_owner_restrictions: bool = False
+    options: Mapping[str, str] = attrs.field(factory=dict)
 
     def receive(self, stream: BinaryIO, *, file_name: str, profile: str | None, format: str | None) -> FileReport:
         """Look at a file that comes as a stream; nothing of it stays.
@@ -134,7 +134,9 @@ class FileCheck:
             # Fails closed, as the job would.
             yield _error(broken.code or "internal", "validator", self.scrub(broken.message), "Mend the plugin.")
         try:
-            yield from self.look(LookTask(file.path, file.format, file.measured, self.ignore_owner_restrictions))
+            yield from self.look(
+                LookTask(file.path, file.format, file.measured, profile.stored.sign_options(self.options, file.format))
+            )
         except BulkSignerError as failed:
             yield _error(failed.code or "sign.failed", "file", self.scrub(failed.message), "Look at the log.")
 

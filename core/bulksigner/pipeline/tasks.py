@@ -24,7 +24,7 @@ from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.files import durable
 from bulksigner.files.work import open_place
 from bulksigner.formats import dispatch
-from bulksigner.formats.model import Checked, Expectation
+from bulksigner.formats.model import Checked, Expectation, PdfRules
 from bulksigner.formats.preflight import find_defects
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.registry import Registry
@@ -90,7 +90,7 @@ class LookTask(Task[tuple[Finding, ...]]):
     staged: Path
     format: Format
     measured: Measured
-    ignore_owner_restrictions: bool = False
+    options: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -206,9 +206,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
 def look_here(task: LookTask) -> tuple[Finding, ...]:
     """Look at a file in this process."""
     with durable.open_regular(task.staged) as source:
-        return find_defects(
-            source, task.format, task.measured, ignore_owner_restrictions=task.ignore_owner_restrictions
-        )
+        return find_defects(source, task.format, task.measured, PdfRules.read(task.options))
 
 
 def check_here(task: CheckTask) -> Checked:

@@ -60,6 +60,16 @@ class StoredProfile:
             return None
         return Joining(self.cades_existing.value) if file_name.casefold().endswith(".p7m") else None
 
+    def sign_options(self, options: Mapping[str, str], format: Format) -> Mapping[str, str]:
+        """Return what a request to sign says to its method, from the `options` of this host.
+
+        Nothing is repaired that is not checked afterwards: the check is what tells of it.
+        """
+        chosen = {name: value for name, value in options.items() if self.verify or name != "repair_unsigned"}
+        if format is Format.CADES and self.save_as_pem:
+            chosen["pem"] = "true"
+        return chosen
+
     def name_output(self, file_name: str, format: Format) -> str:
         """Return what a signed file is called by this profile (PIPE-89); raises `StepFailed` for a name too long."""
         is_pem = format is Format.CADES and self.save_as_pem

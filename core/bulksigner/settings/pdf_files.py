@@ -1,4 +1,4 @@
-"""What settings say of PDF files that arrive (CFG-201)."""
+"""What settings say of PDF files that arrive (CFG-200, CFG-201)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ __all__ = ["PdfSettings"]
 class PdfSettings:
     """`Pdf`."""
 
+    repair_unsigned: bool = option(
+        False,
+        help="Take junk off the beginning of PDF files, and make a broken cross-reference anew, where a file has no "
+        "signature yet and its profile has signed files checked.",
+    )
     ignore_owner_restrictions: bool = option(
         False, help="Sign PDF files that open without a password although their owner forbids changes to them."
     )
@@ -22,4 +27,4 @@ class PdfSettings:
     @property
     def options(self) -> Mapping[str, str]:
         """Return the options of a request to sign that say the same."""
-        return {"ignore_owner_restrictions": "true"} if self.ignore_owner_restrictions else {}
+        return {name: "true" for name, is_on in attrs.asdict(self).items() if is_on}

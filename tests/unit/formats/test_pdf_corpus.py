@@ -22,7 +22,7 @@ from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from bulksigner.contract.signing import Format
 from bulksigner.formats.dispatch import check
-from bulksigner.formats.model import Expectation, FormatRefused
+from bulksigner.formats.model import Expectation, FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner.testing.pdf_corpus import ALLOWING, AWKWARD, PROTECTIONS, RESTRICTING, protect
@@ -218,7 +218,7 @@ def test_restrictions_are_kept_unless_they_are_ignored(
         sign(PadesSigner(rsa_key, BASELINE_B), content)
     assert refused.value.place == "trailer, /Encrypt /P"
     assert rsa_key.calls == 0
-    artifact = sign(PadesSigner(rsa_key, BASELINE_B, ignore_owner_restrictions=True), content)
+    artifact = sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), content)
     accept(content, artifact)
     reader = PdfFileReader(io.BytesIO(artifact))
     allowed = reader.decrypt("").permission_flags
@@ -231,7 +231,7 @@ def test_a_password_is_asked_for(kind: str, rsa_key: Any, sign: Any) -> None:
     """BEY-11: a file that needs a password is refused, whatever is ignored."""
     content = protect(AWKWARD["table"].make(), kind, user="secret")
     with pytest.raises(FormatRefused, match="needs a password") as refused:
-        sign(PadesSigner(rsa_key, BASELINE_B, ignore_owner_restrictions=True), content)
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), content)
     assert refused.value.place == "trailer, /Encrypt"
     assert rsa_key.calls == 0
 
@@ -251,6 +251,6 @@ OTHER_PROTECTION = {
 def test_other_protection_is_refused(text: str, rsa_key: Any, sign: Any) -> None:
     """BEY-11: encryption for certificates, an authentication code, damaged entries."""
     with pytest.raises(FormatRefused, match=text) as refused:
-        sign(PadesSigner(rsa_key, BASELINE_B, ignore_owner_restrictions=True), OTHER_PROTECTION[text]())
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), OTHER_PROTECTION[text]())
     assert refused.value.place.startswith("trailer, /Encrypt")
     assert rsa_key.calls == 0

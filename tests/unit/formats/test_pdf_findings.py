@@ -11,7 +11,7 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 
 from bulksigner.contract.signing import Format
 from bulksigner.contract.validation import Finding, Severity
-from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.model import FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner, look_at_pdf
 from bulksigner.formats.preflight import find_defects
 from bulksigner.formats.spec import BASELINE_B
@@ -32,7 +32,7 @@ def look(measure: Any) -> Any:
     """Look at bytes as the file check does."""
 
     def act(content: bytes, **options: bool) -> tuple[Finding, ...]:
-        return find_defects(io.BytesIO(content), Format.PADES, measure(content), **options)
+        return find_defects(io.BytesIO(content), Format.PADES, measure(content), PdfRules(**options))
 
     return act
 

@@ -15,7 +15,7 @@ import pytest
 
 from bulksigner.contract.signing import Format
 from bulksigner.formats.dispatch import check
-from bulksigner.formats.model import CheckFailed, Expectation, FormatRefused
+from bulksigner.formats.model import CheckFailed, Expectation, FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner, look_at_pdf
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner.testing.pdf_corpus import AWKWARD, PROTECTIONS, protect
@@ -23,6 +23,7 @@ from bulksigner.testing.pdf_corpus import AWKWARD, PROTECTIONS, protect
 # A library may warn of what it then refuses.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+REPAIRING = PdfRules(repair_unsigned=True)
 SECONDS = float(os.environ.get("BULKSIGNER_FUZZ_SECONDS", "300"))
 LONGEST_SECONDS = 10
 MOST_GROWTH_BYTES = 256 * 1024 * 1024
@@ -71,28 +72,33 @@ def seeds(rsa_key: Any, sign: Any) -> list[bytes]:
 
 
 @pytest.fixture
-def try_door(ecdsa_key: Any, sign: Any, measure: Any) -> Callable[[bytes], str]:
+def try_door(ecdsa_key: Any, sign: Any, measure: Any) -> Callable[..., str]:
     """Try one file: signed and found good, or refused before the key was used; the look says the same."""
-    signer = PadesSigner(ecdsa_key, BASELINE_B)
+    signers = {rules: PadesSigner(ecdsa_key, BASELINE_B, rules=rules) for rules in (PdfRules(), REPAIRING)}
 
-    def act(content: bytes) -> str:
+    def act(content: bytes, rules: PdfRules = REPAIRING) -> str:
         used, begun = ecdsa_key.calls, time.monotonic()
         told = None
         try:
-            look_at_pdf(io.BytesIO(content), measure(content))
+            look_at_pdf(io.BytesIO(content), measure(content), rules)
         except FormatRefused as refused:
             told = refused
         try:
-            artifact = sign(signer, content)
+            artifact = sign(signers[rules], content)
         except FormatRefused:
             assert told is not None
             assert ecdsa_key.calls == used
             verdict = "refused"
         else:
             assert told is None
-            assert artifact.startswith(content)
-            check(io.BytesIO(artifact), Expectation(Format.PADES, ecdsa_key.certificate, measure(content)))
-            verdict = "signed"
+            may_be_repaired = rules.repair_unsigned
+            expectation = Expectation(
+                Format.PADES, ecdsa_key.certificate, measure(content), may_be_repaired=may_be_repaired
+            )
+            repair = check(io.BytesIO(artifact), expectation, original=io.BytesIO(content)).repair
+            assert repair is None or may_be_repaired
+            assert artifact.startswith(content if repair is None else content[content.index(b"%PDF-") :])
+            verdict = "signed" if repair is None else "repaired"
         assert time.monotonic() - begun < LONGEST_SECONDS
         return verdict
 
@@ -106,10 +112,11 @@ def damaged(seeds: list[bytes], mutate: Any, chance: random.Random) -> Iterator[
         yield mutate(seed, chance) if seed and chance.random() < 0.4 else mutate_tokens(seed, chance)
 
 
-def test_damaged_files_are_signed_or_refused(seeds: Any, mutate: Any, try_door: Callable[[bytes], str]) -> None:
+def test_damaged_files_are_signed_or_refused(seeds: Any, mutate: Any, try_door: Callable[..., str]) -> None:
     """BEY-11, SEC-70: a short run, the same every time."""
     files = damaged(seeds, mutate, random.Random(11))
-    assert {try_door(next(files)) for _ in range(400)} == {"signed", "refused"}
+    verdicts = [try_door(next(files)) for _ in range(400)]
+    assert set(verdicts) == {"signed", "repaired", "refused"}
 
 
 def test_damaged_artifacts_are_found(seeds: Any, mutate: Any, ecdsa_key: Any, sign: Any, measure: Any) -> None:
@@ -131,7 +138,7 @@ def test_damaged_artifacts_are_found(seeds: Any, mutate: Any, ecdsa_key: Any, si
 
 
 @pytest.mark.soak
-def test_damaged_files_for_a_long_time(seeds: Any, mutate: Any, try_door: Callable[[bytes], str]) -> None:
+def test_damaged_files_for_a_long_time(seeds: Any, mutate: Any, try_door: Callable[..., str]) -> None:
     """BEY-11: for BULKSIGNER_FUZZ_SECONDS, 300 unset; no exception, no hang, no growth of memory."""
     seed = random.SystemRandom().randrange(1 << 32)
     files = damaged(seeds, mutate, random.Random(seed))
@@ -143,7 +150,7 @@ def test_damaged_files_for_a_long_time(seeds: Any, mutate: Any, try_door: Callab
     try:
         while time.monotonic() < end:
             content = next(files)
-            try_door(content)
+            try_door(content, REPAIRING if count % 2 else PdfRules())
             count += 1
     except BaseException:
         print(f"seed {seed}, file {count}: {content!r}")

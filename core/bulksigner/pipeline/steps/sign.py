@@ -46,7 +46,7 @@ async def mark(work: Work) -> None:
         measured=work.staged_measured,
         target=child_of(work.parts.roots.job_folder(work.job.id), work.signed_name),
         signed_at=now,
-        options={**work.parts.options, "pem": "true"} if work.is_pem else work.parts.options,
+        options=work.opened.stored.sign_options(work.parts.options, work.job.format),
         spec=spec,
         metadata=work.job.metadata,
     )

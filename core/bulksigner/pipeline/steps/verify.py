@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
-from bulksigner.formats.model import Expectation
+from bulksigner.formats.model import Expectation, PdfRules
 from bulksigner.pipeline.conductor import Started
 from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.spans import VERIFICATION
@@ -38,10 +38,13 @@ async def verify(work: Work) -> None:
         work.seconds["verify"] = work.seconds[VERIFICATION] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
+    if checked.repair is not None:
+        work.job = await work.parts.write(work.parts.jobs.recording(work.job, message=checked.repair))
 
 
 def _check_task(work: Work, key: OpenedKey) -> CheckTask:
     spec = None if work.task is None else work.task.spec
-    expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec)
-    staged = work.staged if spec is not None and spec.joining is not None else None
+    is_repairing = work.task is not None and PdfRules.read(work.task.options).repair_unsigned
+    expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec, is_repairing)
+    staged = work.staged if is_repairing or (spec is not None and spec.joining is not None) else None
     return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)

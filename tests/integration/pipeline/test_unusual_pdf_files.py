@@ -1,4 +1,4 @@
-"""PDF files that are restricted by their owners, through a whole service (BEY-11, CFG-201)."""
+"""PDF files that are restricted or broken, through a whole service (BEY-11, CFG-200, CFG-201)."""
 
 from __future__ import annotations
 
@@ -52,3 +52,30 @@ def test_a_start_warns_of_it(make: Callable[..., Harness]) -> None:
         harness = make(**settings)
         warnings = lay_foundation(harness.environ, harness.folder).settings.warnings
         assert sum("Pdf:IgnoreOwnerRestrictions" in line for line in warnings) == told
+
+
+def test_repair_is_a_choice_and_is_recorded(make: Callable[..., Harness]) -> None:
+    """BEY-10, BEY-11, CFG-200: refused by default; by choice signed, with a line of the job's history."""
+    content = b"junk\n" + PdfSample().build()
+    for settings, status in (({}, JobStatus.FAILED), ({"Pdf:RepairUnsigned": True}, JobStatus.COMPLETED)):
+        harness = make(**settings)
+        look = harness.service.file_check.receive
+        report = look(io.BytesIO(content), file_name="junk.pdf", profile=None, format=None)
+        assert report.would_sign is (status is JobStatus.COMPLETED)
+        harness.upload("junk.pdf", content)
+        harness.upload("sound.pdf", PdfSample().build())
+        jobs = {job.file_name: job for job in harness.run_until_idle()}
+        assert jobs["junk.pdf"].status is status, jobs["junk.pdf"].error_message
+        told = {name: [line.message for line in harness.history(job) if "repaired" in (line.message or "")]
+                for name, job in jobs.items()}  # fmt: skip
+        assert told["sound.pdf"] == []
+        if status is JobStatus.COMPLETED:
+            assert told["junk.pdf"] == ["The PDF was repaired: 5 bytes before its header were left out"]
+
+
+def test_nothing_is_repaired_that_is_not_checked(make: Callable[..., Harness]) -> None:
+    """CFG-200: a profile that skips the check would leave no trace of a repair, so it repairs nothing."""
+    harness = make(**{"Pdf:RepairUnsigned": True, "Signing:Profiles:0:Verify": False})
+    harness.upload("junk.pdf", b"junk\n" + PdfSample().build())
+    [job] = harness.run_until_idle()
+    assert (job.status, job.error_code) == (JobStatus.FAILED, "sign.failed")
