@@ -108,6 +108,16 @@ def test_what_stands_in_a_stream_is_no_object(repair: Any) -> None:
     assert root["/Inner"].data == inner
 
 
+@pytest.mark.parametrize("length", [b"9" * 19, b"0", b"-1", b"99 0 R"])
+def test_a_stream_ends_where_it_says_so(length: bytes, repair: Any) -> None:
+    """BEY-11: a length that cannot be leads no further than the word that ends the stream."""
+    content = AWKWARD["table"].make().replace(MARK, b"").replace(b"/Length 36", b"/Length " + length)
+    assert length in content
+    artifact, said = repair(content)
+    assert said is not None
+    assert artifact.startswith(content)
+
+
 def packed_beyond(offset: bytes) -> bytes:
     """Break the pointer of a file with an object stream that places an object beyond its own end."""
     packed = b"9 " + offset + b" <<>>"
@@ -128,9 +138,6 @@ BEYOND: dict[str, Callable[[bytes], bytes]] = {
     "certified": lambda signed: b"junk" + AWKWARD["certified 1"].make(),
     "no pages": lambda signed: b"junk" + AWKWARD["no pages"].make(),
     "object beyond all": lambda signed: packed_beyond(b"9" * 30),
-    "stream beyond all": lambda signed: (
-        AWKWARD["table"].make().replace(MARK, b"").replace(b"/Length 36", b"/Length " + b"9" * 19)
-    ),
     "damaged number": lambda signed: AWKWARD["table"].make().replace(MARK, b"0 0 obj\n<<>>\nendobj\n"),
 }
 
