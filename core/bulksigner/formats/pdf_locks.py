@@ -15,7 +15,7 @@ __all__ = ["Entry", "require_uncertified", "require_unlocked", "signed_fields"]
 Entry = Callable[[Any, str, Any], Any]
 """Looks up an entry of a dictionary, with a default, and follows its reference."""
 
-_MOST_FIELDS = 100_000
+_MOST_LEVELS = 64
 _NO_CHANGES = 1
 _DOC_MDP_DEFAULT = 2
 
@@ -50,31 +50,35 @@ def require_unlocked(root: Any, field_name: str, entry: Entry) -> None:
 
 
 def signed_fields(root: Any, entry: Entry) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the full name, the field and the signature dictionary of every field that is signed."""
-    waiting = [("", None, list(entry(entry(root, "/AcroForm", {}), "/Fields", ())))]
-    count = 0
+    """Yield the full name, the field and the signature dictionary of every field that is signed.
+
+    A field that is listed twice counts once; raises `FormatRefused` for fields in a circle, or nested beyond measure.
+    """
+    waiting: list[tuple[str, Any, tuple[Any, ...], Any]]
+    waiting = [("", None, (), entry(entry(root, "/AcroForm", {}), "/Fields", ()))]
+    seen = set()
     while waiting:
-        prefix, kind, members = waiting.pop()
-        for member in members:
-            count += 1
-            if count > _MOST_FIELDS:
+        prefix, kind, above, members = waiting.pop()
+        for member in list(members):
+            reference = getattr(member, "reference", None)
+            field = member.get_object()
+            if len(above) > _MOST_LEVELS or (reference is not None and reference in above):
                 raise FormatRefused(
-                    f"The PDF's form has more than {_MOST_FIELDS} fields, or leads in a circle.",
+                    f"The PDF's form has fields in a circle, or of more than {_MOST_LEVELS} levels.",
                     place="form, /Fields",
                     remedy="Repair the file and submit it.",
                 )
-            field = member.get_object()
-            if not isinstance(field, dict):
+            if reference in seen or not isinstance(field, dict):
                 continue
+            if reference is not None:
+                seen.add(reference)
             own = entry(field, "/T", "")
             name = f"{prefix}.{own}" if prefix and own else str(own or prefix)
             own_kind = entry(field, "/FT", kind)
             value = entry(field, "/V", None)
             if own_kind == "/Sig" and isinstance(value, dict):
                 yield name, field, value
-            kids = entry(field, "/Kids", ())
-            if kids:
-                waiting.append((name, own_kind, list(kids)))
+            waiting.append((name, own_kind, (*above, reference), entry(field, "/Kids", ())))
 
 
 def _transforms(signature: Any, method: str, entry: Entry) -> Iterator[Any]:

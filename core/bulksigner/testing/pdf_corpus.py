@@ -299,6 +299,19 @@ AWKWARD: dict[str, Awkward] = {
             {7: b"<</T (Signature1) /Kids [8 0 R 9 0 R]>>", 8: _FIELD % b"a", 9: _FIELD % b"Signature2"},
         )
     ),
+    "fields in a circle": Awkward(
+        _form(b"/Fields [7 0 R]", {7: b"<</T (a) /Kids [7 0 R 9 0 R]>>", 9: _FIELD % b"b"}),
+        "in a circle",
+        "form, /Fields",
+    ),
+    "100 levels of fields": Awkward(
+        _form(
+            b"/Fields [20 0 R]",
+            {number: b"<</T (a) /Kids [%d 0 R]>>" % (number + 1) for number in range(20, 120)} | {120: b"<</FT /Tx>>"},
+        ),
+        "more than 64 levels",
+        "form, /Fields",
+    ),
     "appearances to be made": Awkward(_form(b"/Fields [] /NeedAppearances true")),
     "signature field that waits": Awkward(
         _form(b"/Fields [8 0 R] /SigFlags 1", {8: b"<</FT /Sig /T (Signature1) /Subtype /Widget /Rect [0 0 0 0]>>"})

@@ -119,6 +119,13 @@ def test_what_can_be_signed_is(name: str, rsa_key: Any, sign: Any, accept: Calla
     accept(once, sign(signer, once), signatures=2)
 
 
+def test_a_field_that_is_listed_twice_is_no_obstacle(rsa_key: Any, sign: Any, accept: Callable[..., None]) -> None:
+    """BEY-11: joined files have such forms; signed once, as pyHanko compares no versions of them."""
+    objects = {8: b"<</FT /Tx /T (amount)>>"}
+    content = PdfSample(catalog=b"/AcroForm <</Fields [8 0 R 8 0 R]>>", objects=objects).build()
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B), content))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_signed_is_refused(name: str, rsa_key: Any, sign: Any) -> None:
     """BEY-11: with the documented code, the defect and its place, and the key is not used."""
