@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pyhanko.pdf_utils.decode_limits import DecodePurpose
+from pyhanko.pdf_utils.generic import StreamObject
+
 from bulksigner.formats.pdf_locks import Entry
 
 __all__ = ["archival_claim"]
 
-_MOST_METADATA_BYTES = 4 * 1024 * 1024
 _PART = re.compile(rb"pdfaid:part\s*(?:=\s*[\"']|>)\s*(\d)")
 _LEVEL = re.compile(rb"pdfaid:conformance\s*(?:=\s*[\"']|>)\s*([A-Za-z])")
 
 
 def archival_claim(root: Any, entry: Entry) -> str | None:
     """Return what the metadata claims, such as `PDF/A-2B`; None where nothing is claimed."""
-    metadata = entry(root, "/Metadata", None)
-    content = getattr(metadata, "data", b"")[:_MOST_METADATA_BYTES]
+    try:
+        metadata = entry(root, "/Metadata", None)
+        content = metadata.read_data(DecodePurpose.XMP_METADATA) if isinstance(metadata, StreamObject) else b""
+    except Exception:  # noqa: BLE001 - metadata that pyHanko cannot read claim nothing, and are no obstacle
+        return None
     part = _PART.search(content)
     if part is None:
         return None
