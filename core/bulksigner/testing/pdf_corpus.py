@@ -123,15 +123,15 @@ def _linearized() -> bytes:
 
 def _updated(times: int, layout: str = "classic") -> bytes:
     """Give a file as many updates, each with a table of one object."""
-    content = PdfSample(layout=layout, trailer=b"/Info 3 0 R").build()
+    content = PdfSample(layout=layout, trailer=b"/Info 8 0 R", objects={8: b"<<>>"}).build()
     size = int(re.findall(rb"/Size (\d+)", content)[-1])
     for number in range(times):
         previous = int(re.findall(rb"startxref\n(\d+)", content)[-1])
         place = len(content)
-        content += b"3 0 obj\n<</Title (version %d)>>\nendobj\n" % number
+        content += b"8 0 obj\n<</Title (version %d)>>\nendobj\n" % number
         start = len(content)
-        content += b"xref\n3 1\n%010d 00000 n \n" % place
-        content += b"trailer\n<</Size %d /Root 1 0 R /Info 3 0 R /Prev %d /ID [<%b> <22>]>>\n" % (
+        content += b"xref\n8 1\n%010d 00000 n \n" % place
+        content += b"trailer\n<</Size %d /Root 1 0 R /Info 8 0 R /Prev %d /ID [<%b> <22>]>>\n" % (
             size,
             previous,
             b"11" * 16,
@@ -354,7 +354,7 @@ AWKWARD: dict[str, Awkward] = {
     ),
     "table before in a circle": Awkward(
         lambda: _updated(1).replace(
-            b"trailer\n<</Size", b"trailer\n<</Prev %d /Size" % _updated(1).rindex(b"xref\n3"), 1
+            b"trailer\n<</Size", b"trailer\n<</Prev %d /Size" % _updated(1).rindex(b"xref\n8"), 1
         ),
         "cross-reference",
         "cross-reference",
