@@ -38,6 +38,7 @@ ENCRYPTED = {
     "Encryption:Salt": SALT,
     "Encryption:Iterations": 10_000,
     "Signing:Profiles:0:Encrypt": True,
+    "Signing:Profiles:0:Policy": "B-B",
 }
 PROCESSES = {"Signing:Engine": "Processes", "Signing:EngineWorkers": 1, "Pipeline:MaxConcurrency": 2}
 OPTIONS = ("--salt-b64", SALT, "--iterations", "10000", "--password", PASSWORD)
@@ -156,7 +157,7 @@ def test_everything_that_names_outputs_knows_envelopes(
     assert len(harness.outputs()) == 1
     later = utc_now() + datetime.timedelta(days=30)
     policy = Policy(True, None, 100, {RetentionClass.OUTPUT: ClassRule(10)}, "policy")
-    retention = Retention(service.store, service.roots, policy, clock=lambda: later)
+    retention = Retention(service.store, service.roots, service.folders, policy, clock=lambda: later)
     acknowledge(service.store, "policy", retention.preview("person").id, "person", later)
     retention.apply("person")
     assert harness.outputs() == []
@@ -173,7 +174,7 @@ def test_many_envelopes_are_warned_of(
     with caplog.at_level(logging.WARNING):
         harness.restart()
         assert "encrypted with this key" not in caplog.text
-        monkeypatch.setattr("bulksigner.app.MANY_ENVELOPES", 0)
+        monkeypatch.setattr("bulksigner.assembly.MANY_ENVELOPES", 0)
         harness.restart()
     assert "1 files were encrypted with this key" in caplog.text
 
@@ -240,7 +241,14 @@ def test_the_single_certificate_encrypts_where_encryption_is_on(make_harness: An
     """CFG-83: the profile that is made of `Signing:Certificate` takes the switch of the service."""
     none = dict.fromkeys(
         f"Signing:Profiles:0:{key}"
-        for key in ("Name", "Encrypt", "Certificate:Source", "Certificate:Pfx:Path", "Certificate:Pfx:Password")
+        for key in (
+            "Name",
+            "Encrypt",
+            "Policy",
+            "Certificate:Source",
+            "Certificate:Pfx:Path",
+            "Certificate:Pfx:Password",
+        )
     )
     path = str(tmp_path / "service-0" / "certificate.pfx")
     single = {"Signing:Certificate:Source": "Pfx", "Signing:Certificate:Pfx:Path": path}
