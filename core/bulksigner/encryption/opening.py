@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from bulksigner.encryption.envelope import open_envelope
 from bulksigner.encryption.key import EnvelopeKey
 
-__all__ = ["open_file"]
+__all__ = ["open_file", "say"]
 
 _IN_MEMORY_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -38,17 +39,23 @@ def open_file(source: Path | None, target: Path | None, key: EnvelopeKey, *, rep
         open_envelope(envelope, length, key, tell.count)
         envelope.seek(0)
         if target is None:
-            out = sys.stdout.buffer
-            count = open_envelope(envelope, length, key, tell.passing(out.write))
+            out = _stream_of(sys.stdout, "standard output")
+            count = open_envelope(envelope, length, key, tell.passing(partial(_write_all, out)))
             out.flush()
             return count
         return _write_file(target, replaces, lambda out: open_envelope(envelope, length, key, tell.passing(out.write)))
 
 
+def say(text: str) -> None:
+    """Tell on standard error; without one nothing is told, as `print` would write into what was opened."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def _open_source(source: Path | None) -> Iterator[tuple[BinaryIO, int]]:
     if source is None:
-        with _spool(sys.stdin.buffer) as spooled:
+        with _spool(_stream_of(sys.stdin, "standard input")) as spooled:
             yield spooled
         return
     with open(source, "rb", buffering=0) as file:
@@ -58,6 +65,18 @@ def _open_source(source: Path | None) -> Iterator[tuple[BinaryIO, int]]:
             return
         with _spool(file) as spooled:
             yield spooled
+
+
+def _stream_of(standard: TextIO | None, name: str) -> BinaryIO:
+    if standard is None:
+        raise OSError(errno.EBADF, "is closed", name)
+    return standard.buffer
+
+
+def _write_all(out: BinaryIO, piece: memoryview) -> None:
+    # Where Python runs unbuffered, as in many containers, a full disk takes a part and is no error until asked again.
+    while piece:
+        piece = piece[out.write(piece) :]
 
 
 @contextmanager
@@ -114,7 +133,7 @@ class _Progress:
         self._looked = self._done
         if time.monotonic() - self._told_at >= _PROGRESS_SECONDS:
             self._told_at = time.monotonic()
-            print(f"{self._name}: {100 * self._done // self._total} %", file=sys.stderr, flush=True)
+            say(f"{self._name}: {100 * self._done // self._total} %")
 
     def passing(self, take: Take) -> Take:
         def both(piece: memoryview) -> None:
