@@ -33,7 +33,7 @@ from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.turned_away import TurnedAway
 from bulksigner.intake.upload import UploadDoor
 from bulksigner.intake.watchers import FolderWatchers
-from bulksigner.jobs.envelopes import MANY_ENVELOPES, count_envelope, envelopes_written
+from bulksigner.jobs.envelopes import count_envelope, warn_of_key
 from bulksigner.jobs.model import Changed, Job, utc_now
 from bulksigner.jobs.names import Names
 from bulksigner.jobs.queue import Queue
@@ -297,14 +297,7 @@ def _derive_key(given: EncryptionSettings, store: Store) -> EnvelopeKey | None:
         return None
     log.info("Deriving the key of encrypted outputs, %d iterations", given.iterations)
     key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
-    written = envelopes_written(store, key.check_value())
-    if written > MANY_ENVELOPES:
-        log.warning(
-            "%d files were encrypted with this key, and more than %d are not safe. Change Encryption:Password soon, "
-            "and keep the former one for the files that exist",
-            written,
-            2 * MANY_ENVELOPES,
-        )
+    warn_of_key(store, key.check_value())
     return key
 
 

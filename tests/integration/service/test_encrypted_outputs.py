@@ -176,9 +176,38 @@ def test_many_envelopes_are_warned_of(
     with caplog.at_level(logging.WARNING):
         harness.restart()
         assert "encrypted with this key" not in caplog.text
-        monkeypatch.setattr("bulksigner.app.MANY_ENVELOPES", 0)
+        monkeypatch.setattr(envelopes, "MANY_ENVELOPES", 0)
         harness.restart()
     assert "1 files were encrypted with this key" in caplog.text
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_key_that_is_not_that_of_the_files_so_far_is_told(
+    engine: str, make_harness: Any, caplog: pytest.LogCaptureFixture, pdf_file: Any, request: pytest.FixtureRequest
+) -> None:
+    """ENC-35: a password typed wrong opens no file later; the start that first has it says so, and no other does."""
+    url = None
+    if engine == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = server.url_of(server.create_database())
+    harness = make_harness(settings=ENCRYPTED, database_url=url)
+    with caplog.at_level(logging.WARNING):
+        harness.drop("report.pdf", pdf_file(pages=1))
+        harness.run_until_idle()
+        harness.restart()
+        assert "is new" not in caplog.text
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                type(harness), "environ", harness.environ | {"BULK_SIGNER_ENCRYPTION_PASSWORD": "another password"}
+            )
+            harness.restart()
+            assert "not those of the 1 files encrypted so far" in caplog.text
+            caplog.clear()
+            harness.drop("folha.rem", b"content of a payment file")
+            harness.run_until_idle()
+            harness.restart()
+        harness.restart()
+        assert "is new" not in caplog.text
 
 
 def test_the_key_is_in_no_file_and_no_process_list(make_harness: Any, pdf_file: Any) -> None:
