@@ -49,7 +49,7 @@ from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
-from bulksigner.pipeline.room import Room
+from bulksigner.pipeline.room import ROOM_PER_ENCRYPTED_FILE, ROOM_PER_FILE, Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.deployment import deployment_salt
@@ -225,7 +225,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     )
     pause = PauseFlag(store)
     volumes = distinct_volumes([roots.root, *_database_folders(core.database_location)])
-    room = Room(volumes, core.storage.minimum_free_bytes, queue.waiting)
+    room_per_file = ROOM_PER_FILE if envelope_key is None else ROOM_PER_ENCRYPTED_FILE
+    room = Room(volumes, core.storage.minimum_free_bytes, queue.waiting, room_per_file)
     worker = Worker(
         parts,
         pause,

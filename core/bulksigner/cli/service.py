@@ -36,6 +36,10 @@ def serve(*, copies_before_migration: bool = True) -> int:
     _stop_on_signals(stopping)
     print(name_banner(product_version()), flush=True)
     foundation = lay_foundation(os.environ)
+    encryption = foundation.settings.core.encryption
+    if encryption.enabled:
+        # Signing workers, and whatever a plugin starts, would inherit it (ENC-19).
+        os.environ.pop(encryption.password_env_var, None)
     service = build(foundation, copies_before_migration=copies_before_migration)
     try:
         server = HttpServer(foundation.variables.addresses)

@@ -22,6 +22,7 @@ from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused
 from bulksigner.encryption import tool
 from bulksigner.encryption.envelope import MAGIC
 from bulksigner.encryption.key import EnvelopeKey, read_salt
+from bulksigner.files.volumes import Volume
 from bulksigner.jobs import envelopes
 from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
@@ -29,7 +30,8 @@ from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.retention.policy import ClassRule, Policy, RetentionClass
 from bulksigner.retention.records import acknowledge
 from bulksigner.retention.run import Retention
-from bulksigner.testing.harness import OPERATOR
+from bulksigner.testing.harness import OPERATOR, NeverIdle
+from bulksigner.testing.served import ServedService
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pdfsig
 
 PASSWORD, SALT = "correct horse battery staple", "AAECAwQFBgcICQoLDA0ODw=="
@@ -227,6 +229,49 @@ def test_the_key_is_in_no_file_and_no_process_list(make_harness: Any, pdf_file: 
     described = [Path(f"/proc/{pid}/{part}") for pid in workers for part in ("cmdline", "environ")]
     found = [path for path in (*written, *described) for text in looked_for if text in path.read_bytes()]
     assert found == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs a file system of processes")
+def test_the_password_does_not_travel_to_the_workers(tmp_path: Path, leaf: Any) -> None:
+    """ENC-19, SEC-46: `serve` takes it out of the environment that every process it starts would inherit."""
+    leaf.write_pfx(tmp_path / "certificate.pfx", "")
+    settings = {
+        "Signing:Certificate:Source": "Pfx",
+        "Signing:Certificate:Pfx:Path": str(tmp_path / "certificate.pfx"),
+        "Signing:Engine": "Processes",
+        "Pipeline:MaxConcurrency": 2,
+        "Encryption:Enabled": True,
+        "Encryption:PasswordEnvVar": "A_VARIABLE",
+        "Encryption:Salt": SALT,
+        "Encryption:Iterations": 10_000,
+    }
+    service = ServedService(tmp_path / "root", settings, {"A_VARIABLE": PASSWORD})
+    service.start()
+    try:
+        assert service.process is not None
+        pid = service.process.pid
+        started = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        assert started
+        found = [Path(f"/proc/{child}/environ").read_bytes() for child in started]
+        assert not [text for text in found if PASSWORD.encode() in text]
+    finally:
+        service.stop()
+
+
+def test_a_file_waits_for_room_for_its_envelope_too(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch, pdf_file: Any
+) -> None:
+    """PIPE-129, BEY-22: as PEM and encrypted a file takes nearly four times its size; no signature is lost to that."""
+    content = pdf_file(pages=1)
+    free = 4 * len(content) - 1
+    monkeypatch.setattr(Volume, "free_bytes", lambda _: free)
+    harness = make_harness(settings=ENCRYPTED | {"Storage:MinimumFreeBytes": 0})
+    harness.drop("report.pdf", content)
+    with pytest.raises(NeverIdle):
+        harness.run_until_idle(timeout_seconds=1)
+    assert harness.jobs()[0].status is JobStatus.QUEUED
+    free += 1
+    assert harness.run_until_idle()[0].status is JobStatus.COMPLETED
 
 
 def test_the_key_is_overwritten_at_the_end(make_harness: Any) -> None:
