@@ -101,7 +101,8 @@ class Room:
                 elif needed > free and not kept_waiting:
                     kept_waiting = (
                         f"{path} has {_mebibytes(length)} and {work.folder} {_mebibytes(free)} free; "
-                        f"{self._room_per_file} times the size of a file is needed. Free space there, or take the file out of its folder"
+                        f"{self._room_per_file} times the size of a file is needed. "
+                        "Free space there, or take the file out of its folder"
                     )
             offset += len(page)
         return chosen, kept_waiting
