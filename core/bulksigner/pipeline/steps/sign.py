@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.encryption.envelope import refuse_too_long
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
 from bulksigner.pipeline.spans import SIGNING
@@ -18,13 +19,18 @@ async def mark(work: Work) -> None:
 
     Recovery reads `signCallStartedAt` and nothing else, so it is on disk before the key is touched. Whatever can be
     refused without the key comes before: a certificate outside its validity never signs (BEY-21), and a name that no
-    output can have costs no signature (PIPE-90).
+    output can have costs no signature (PIPE-90), nor does a file that is too long to be encrypted (ENC-11).
     """
     now = work.parts.now()
     reason = work.opened.outside_validity(now)
     if reason is not None:
         raise StepFailed(reason, code="sign.certificate-invalid")
     fingerprint = work.staged_fingerprint
+    if work.is_encrypted:
+        try:
+            refuse_too_long(fingerprint.length)
+        except BulkSignerError as error:
+            raise StepFailed(error.message, code="encrypt.failed") from error
     task = SignTask(
         job_id=work.job.id,
         method=work.opened.stored.method,
