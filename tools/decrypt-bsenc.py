@@ -159,20 +159,29 @@ def write_file(path: str, envelope: BinaryIO, key: bytes, *, replaces: bool) -> 
     if not os.path.isdir(folder):  # noqa: PTH112
         raise Ended(USAGE_OR_IO, f"{path} cannot be written: its folder is not there")
     descriptor, beside = tempfile.mkstemp(prefix=".decrypt-", suffix=".tmp", dir=folder)
-    leftovers = [beside]
     try:
         with open(descriptor, "wb") as out:
             length = decrypt(envelope, key, out.write)
             out.flush()
             os.fsync(out.fileno())
-        if not replaces:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        os.replace(beside, path)  # noqa: PTH105
-        leftovers.clear()
+        if replaces or not name_once(beside, path):
+            os.replace(beside, path)  # noqa: PTH105
     finally:
-        for leftover in leftovers:
-            os.remove(leftover)  # noqa: PTH107
+        if os.path.lexists(beside):
+            os.remove(beside)  # noqa: PTH107
     return length
+
+
+def name_once(beside: str, path: str) -> bool:
+    """Give a whole file its name, which fails where another was first; where there are no links, only take the name."""
+    try:
+        os.link(beside, path)
+        return True
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        return False
 
 
 def run() -> None:

@@ -101,15 +101,27 @@ def _write_file(target: Path, replaces: bool, write: Callable[[BinaryIO], int]) 
             count = write(out)
             out.flush()
             os.fsync(out.fileno())
-        if not replaces:
-            # The name is taken in one step, which fails where another was first; then it is filled by the rename.
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        Path(beside).replace(target)
+        if replaces:
+            Path(beside).replace(target)
+        else:
+            _name_once(beside, target)
     except FileExistsError:
         raise _taken(target) from None
     finally:
         Path(beside).unlink(missing_ok=True)
     return count
+
+
+def _name_once(beside: str, target: Path) -> None:
+    """Give a whole file its name, which fails where another was first."""
+    try:
+        os.link(beside, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Where there are no links the name is taken empty and filled by the rename.
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        Path(beside).replace(target)
 
 
 def _taken(target: Path) -> FileExistsError:

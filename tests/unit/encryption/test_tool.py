@@ -372,6 +372,39 @@ def test_a_password_that_is_no_text_is_told_without_it(
     assert "udce7" not in told
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_name_that_was_taken_meanwhile_is_left(
+    has_links: bool, opens: Any, sealed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENC-32: also by who was faster; and where there are links, the name never stands for an empty file."""
+    target = tmp_path / "out"
+    link, flush, create = os.link, os.fsync, os.open
+    taken: list[str] = []
+
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    def note(path: Any, flags: int, *mode: int) -> int:
+        taken.append(str(path))
+        return create(path, flags, *mode)
+
+    monkeypatch.setattr(os, "link", link if has_links else refuse)
+    monkeypatch.setattr(os, "open", note)
+    assert opens("--in", sealed(), "--out", target, *GIVEN) == 0
+    assert target.read_bytes() == b"signed bytes\n"
+    assert (str(target) in taken) == (not has_links)
+    target.unlink()
+
+    def be_faster(descriptor: int) -> None:
+        flush(descriptor)
+        target.write_bytes(b"mine")
+
+    monkeypatch.setattr(os, "fsync", be_faster)
+    assert opens("--in", sealed(), "--out", target, *GIVEN) == 3
+    assert target.read_bytes() == b"mine"
+    assert names(tmp_path) == ["in", "out"]
+
+
 def test_a_pipe_in_the_place_of_a_file_is_read(sealed: Any, tmp_path: Path) -> None:
     """ENC-28: its length is that of what comes through it."""
     content = sealed().read_bytes()
