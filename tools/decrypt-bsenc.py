@@ -11,17 +11,24 @@ and iterations, 32 bytes. Exit codes: 0 done, 1 not such an envelope, 2 it does 
 import argparse
 import base64
 import getpass
+import io
 import os
+import signal
 import sys
-from typing import NoReturn
+import tempfile
+from collections.abc import Callable
+from typing import BinaryIO, NoReturn
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import GCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-NOT_AN_ENVELOPE, DOES_NOT_OPEN, USAGE_OR_IO = 1, 2, 3
-SHORTEST_ENVELOPE = 8 + 1 + 12 + 16
+NOT_AN_ENVELOPE, DOES_NOT_OPEN, USAGE_OR_IO, INTERRUPTED = 1, 2, 3, 130
+HEADER, TAG = 8 + 1 + 12, 16
+PIECE = 1 << 20
 
 
 class Ended(Exception):
@@ -44,21 +51,35 @@ def derive_key(password: str, salt: bytes, iterations: int) -> bytes:
     return PBKDF2HMAC(algorithm=SHA256(), length=32, salt=salt, iterations=iterations).derive(password.encode("utf-8"))
 
 
-def decrypt(envelope: bytes, key: bytes) -> bytes:
-    """Return the plaintext of an envelope, or raise `Ended`."""
-    if len(envelope) < SHORTEST_ENVELOPE:
+def decrypt(envelope: BinaryIO, key: bytes, put: Callable[[bytes], object]) -> int:
+    """Give the plaintext to `put` piece by piece and return its length, or raise `Ended`.
+
+    What was put counts only once this returns: the tag comes last.
+    """
+    left = envelope.seek(0, os.SEEK_END) - HEADER - TAG
+    envelope.seek(0)
+    if left < 0:
         raise Ended(NOT_AN_ENVELOPE, "too short: an envelope has at least 37 bytes")
-    if envelope[0:8] != b"BSENC\x00\x00\x00":
+    header = envelope.read(HEADER)
+    if header[0:8] != b"BSENC\x00\x00\x00":
         raise Ended(NOT_AN_ENVELOPE, "unknown magic: this is not a BSENC envelope")
-    if envelope[8] != 1:
-        raise Ended(NOT_AN_ENVELOPE, f"unsupported version {envelope[8]}: a newer tool is needed")
-    nonce, ciphertext_and_tag = envelope[9:21], envelope[21:]
+    if header[8] != 1:
+        raise Ended(NOT_AN_ENVELOPE, f"unsupported version {header[8]}: a newer tool is needed")
+    decryptor = Cipher(AES(key), GCM(header[9:21])).decryptor()
+    length = left
+    while left:
+        piece = envelope.read(min(left, PIECE))
+        if not piece:
+            raise Ended(NOT_AN_ENVELOPE, "it became shorter while it was read")
+        put(decryptor.update(piece))
+        left -= len(piece)
     try:
-        return AESGCM(key).decrypt(nonce, ciphertext_and_tag, None)
-    except InvalidTag:
+        decryptor.finalize_with_tag(envelope.read(TAG))
+    except (InvalidTag, ValueError):
         raise Ended(
             DOES_NOT_OPEN, "it does not open: wrong password, salt or iterations, or the file is damaged or cut"
         ) from None
+    return length
 
 
 def read_options() -> argparse.Namespace:
@@ -87,8 +108,11 @@ def read_password(options: argparse.Namespace) -> str:
             raise Ended(USAGE_OR_IO, f"the variable {options.password_env} is not set")
         return os.environ[options.password_env]
     if options.password_file is not None:
-        with open(options.password_file, encoding="utf-8-sig", newline="") as file:
-            text = file.read()
+        try:
+            with open(options.password_file, encoding="utf-8-sig", newline="") as file:
+                text = file.read()
+        except UnicodeDecodeError:
+            raise Ended(USAGE_OR_IO, f"{options.password_file} is not UTF-8; save it in that encoding") from None
         return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
     if options.source == "-":
         raise Ended(USAGE_OR_IO, "name the password with --password-env or --password-file")
@@ -106,29 +130,58 @@ def read_salt(text: str) -> bytes:
     return salt
 
 
-def write(path: str, content: bytes, *, replaces: bool) -> None:
-    """Write a file under another name first, and never over an existing one unless asked to."""
+def read_envelope(path: str) -> BinaryIO:
+    """Open the envelope; what can be read once only is kept in memory, as it is."""
     if path == "-":
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return
-    beside = f"{path}.{os.getpid()}.tmp"
-    created = [beside]
+        if sys.stdin is None:
+            raise Ended(USAGE_OR_IO, "standard input is closed")
+        return io.BytesIO(sys.stdin.buffer.read())
+    file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    if file.seekable():
+        return file
+    with file:
+        return io.BytesIO(file.read())
+
+
+def write_out(envelope: BinaryIO, key: bytes) -> int:
+    """Write to standard output, after a first pass that found the tag to fit."""
+    if sys.stdout is None:
+        raise Ended(USAGE_OR_IO, "standard output is closed")
+    decrypt(envelope, key, len)
+    # A buffer of our own: where Python runs unbuffered, a full disk takes a part of a write and is no error.
+    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
+        return decrypt(envelope, key, out.write)
+
+
+def write_file(path: str, envelope: BinaryIO, key: bytes, *, replaces: bool) -> int:
+    """Write a file under another name first, and never over an existing one unless asked to; mode 0600."""
+    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - a script of plain functions
+    if not os.path.isdir(folder):  # noqa: PTH112
+        raise Ended(USAGE_OR_IO, f"{path} cannot be written: its folder is not there")
+    descriptor, beside = tempfile.mkstemp(prefix=".decrypt-", suffix=".tmp", dir=folder)
     try:
-        with open(
-            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600), "wb"
-        ) as out:
-            out.write(content)
+        with open(descriptor, "wb") as out:
+            length = decrypt(envelope, key, out.write)
             out.flush()
             os.fsync(out.fileno())
-        if not replaces:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        os.replace(beside, path)  # noqa: PTH105 - a script of plain functions
-        created.clear()
+        if replaces or not name_once(beside, path):
+            os.replace(beside, path)  # noqa: PTH105
     finally:
-        for leftover in created:
-            if os.path.exists(leftover):  # noqa: PTH110
-                os.remove(leftover)  # noqa: PTH107
+        if os.path.lexists(beside):
+            os.remove(beside)  # noqa: PTH107
+    return length
+
+
+def name_once(beside: str, path: str) -> bool:
+    """Give a whole file its name, which fails where another was first; where there are no links, only take the name."""
+    try:
+        os.link(beside, path)
+        return True
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        return False
 
 
 def run() -> None:
@@ -137,19 +190,30 @@ def run() -> None:
     salt = read_salt(options.salt_b64)
     if not 10_000 <= options.iterations <= 100_000_000:
         raise Ended(USAGE_OR_IO, "the iterations must be 10000 to 100000000")
-    if options.target != "-" and not options.force and os.path.lexists(options.target):
-        raise Ended(USAGE_OR_IO, f"{options.target} exists already; --force replaces it")
+    if options.target != "-":
+        if os.path.isdir(options.target) or not os.path.basename(options.target):  # noqa: PTH112, PTH119
+            raise Ended(USAGE_OR_IO, f"--out must name a file, which '{options.target}' is not")
+        if not options.force and os.path.lexists(options.target):
+            raise Ended(USAGE_OR_IO, f"{options.target} exists already; --force replaces it")
     password = read_password(options)
     if not password:
         raise Ended(USAGE_OR_IO, "the password is empty")
-    if options.source == "-":
-        envelope = sys.stdin.buffer.read()
-    else:
-        with open(options.source, "rb") as file:
-            envelope = file.read()
-    content = decrypt(envelope, derive_key(password, salt, options.iterations))
-    write(options.target, content, replaces=options.force)
-    print(f"{len(content)} bytes written to {options.target}", file=sys.stderr)
+    with read_envelope(options.source) as envelope:
+        try:
+            key = derive_key(password, salt, options.iterations)
+        except UnicodeEncodeError:
+            raise Ended(USAGE_OR_IO, "the password is no Unicode text; see to the encoding of the terminal") from None
+        if options.target == "-":
+            length = write_out(envelope, key)
+        else:
+            length = write_file(options.target, envelope, key, replaces=options.force)
+    say(f"{length} bytes written to {options.target}")
+
+
+def say(text: str) -> None:
+    """Tell on standard error, if there is one; `print` would take standard output in its place."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
 
 
 def main() -> int:
@@ -157,16 +221,23 @@ def main() -> int:
     try:
         run()
     except Ended as error:
-        print(f"decrypt-bsenc: {error}", file=sys.stderr)
+        say(f"decrypt-bsenc: {error}")
         return error.code
     except EOFError:
-        print("decrypt-bsenc: no password was given", file=sys.stderr)
+        say("decrypt-bsenc: no password was given")
         return USAGE_OR_IO
-    except (OSError, UnicodeError) as error:
-        print(f"decrypt-bsenc: {error}", file=sys.stderr)
+    except OSError as error:
+        say(f"decrypt-bsenc: {error}")
         return USAGE_OR_IO
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
 if __name__ == "__main__":
+    # As Ctrl+C does, so that no half-written clear file stays; under `nohup` a hang-up keeps its meaning.
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     sys.exit(main())

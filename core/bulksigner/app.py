@@ -56,7 +56,7 @@ from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import assemble
 from bulksigner.pipeline.engine import ask
 from bulksigner.pipeline.pause import PauseFlag
-from bulksigner.pipeline.room import Room
+from bulksigner.pipeline.room import ROOM_PER_ENCRYPTED_FILE, ROOM_PER_FILE, Room
 from bulksigner.pipeline.work import Parts
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.checking import CertificateRefresh
@@ -252,7 +252,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     )
     pause = PauseFlag(store)
     volumes = distinct_volumes([roots.root, *_database_folders(core.database_location)])
-    room = Room(volumes, core.storage.minimum_free_bytes, queue.waiting)
+    room_per_file = ROOM_PER_FILE if envelope_key is None else ROOM_PER_ENCRYPTED_FILE
+    room = Room(volumes, core.storage.minimum_free_bytes, queue.waiting, room_per_file)
     worker = Worker(
         parts,
         pause,

@@ -15,7 +15,7 @@ from bulksigner.contract.signing import Format
 from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
-from bulksigner.jobs.envelopes import MANY_ENVELOPES, envelopes_written
+from bulksigner.jobs.envelopes import warn_of_key
 from bulksigner.jobs.model import Job
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles
@@ -58,14 +58,7 @@ def derive_envelope_key(given: EncryptionSettings, store: Store) -> EnvelopeKey 
         return None
     log.info("Deriving the key of encrypted outputs, %d iterations", given.iterations)
     key = EnvelopeKey.derive(given.password.reveal(), read_salt(given.salt), given.iterations)
-    written = envelopes_written(store, key.check_value())
-    if written > MANY_ENVELOPES:
-        log.warning(
-            "%d files were encrypted with this key, and more than %d are not safe. Change Encryption:Password soon, "
-            "and keep the former one for the files that exist",
-            written,
-            2 * MANY_ENVELOPES,
-        )
+    warn_of_key(store, key.check_value())
     return key
 
 

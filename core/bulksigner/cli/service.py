@@ -44,6 +44,10 @@ def serve(scrubber: Scrubber, *, copies_before_migration: bool = True) -> int:
     tell_crashes(scrubber)
     forbid_core_files()
     foundation = lay_foundation(os.environ, scrubber=scrubber)
+    encryption = foundation.settings.core.encryption
+    if encryption.enabled:
+        # Signing workers, and whatever a plugin starts, would inherit it (ENC-19).
+        os.environ.pop(encryption.password_env_var, None)
     service = build(foundation, copies_before_migration=copies_before_migration)
     try:
         server = HttpServer(foundation.variables.addresses)

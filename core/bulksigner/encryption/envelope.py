@@ -28,6 +28,7 @@ __all__ = [
     "NotAnEnvelope",
     "measure_content",
     "open_envelope",
+    "refuse_too_long",
     "write_envelope",
 ]
 
@@ -62,6 +63,15 @@ class DoesNotOpen(BulkSignerError):
         )
 
 
+def refuse_too_long(length: int) -> None:
+    """Raise `BulkSignerError` for a file that is longer than what is encrypted (ENC-11)."""
+    if length > LONGEST_PLAINTEXT:
+        raise BulkSignerError(
+            f"The file is longer than {LONGEST_PLAINTEXT} bytes (2 GiB), the most that is encrypted. "
+            "Switch Encrypt off for its profile, or split the input."
+        )
+
+
 def write_envelope(plain: BinaryIO, out: BinaryIO, key: EnvelopeKey, *, nonce: bytes | None = None) -> Measured:
     """Encrypt a stream and measure the envelope in the same pass; a few hundred KiB of memory, whatever the length.
 
@@ -81,11 +91,7 @@ def write_envelope(plain: BinaryIO, out: BinaryIO, key: EnvelopeKey, *, nonce: b
     put(MAGIC + bytes((VERSION,)) + nonce)
     source, target = _buffers()
     while count := _read_into(plain, source):
-        if length + count > _HEADER_BYTES + LONGEST_PLAINTEXT:
-            raise BulkSignerError(
-                f"The signed file is longer than {LONGEST_PLAINTEXT} bytes (2 GiB), the most that is encrypted. "
-                "Switch Encrypt off for its profile, or split the input."
-            )
+        refuse_too_long(length + count - _HEADER_BYTES)
         put(target[: encryptor.update_into(source[:count], target)])
     put(encryptor.finalize())
     put(encryptor.tag)

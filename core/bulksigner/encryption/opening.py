@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from bulksigner.encryption.envelope import open_envelope
 from bulksigner.encryption.key import EnvelopeKey
 
-__all__ = ["open_file"]
+__all__ = ["open_file", "say"]
 
 _IN_MEMORY_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -38,17 +39,23 @@ def open_file(source: Path | None, target: Path | None, key: EnvelopeKey, *, rep
         open_envelope(envelope, length, key, tell.count)
         envelope.seek(0)
         if target is None:
-            out = sys.stdout.buffer
-            count = open_envelope(envelope, length, key, tell.passing(out.write))
+            out = _stream_of(sys.stdout, "standard output")
+            count = open_envelope(envelope, length, key, tell.passing(partial(_write_all, out)))
             out.flush()
             return count
         return _write_file(target, replaces, lambda out: open_envelope(envelope, length, key, tell.passing(out.write)))
 
 
+def say(text: str) -> None:
+    """Tell on standard error; without one nothing is told, as `print` would write into what was opened."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def _open_source(source: Path | None) -> Iterator[tuple[BinaryIO, int]]:
     if source is None:
-        with _spool(sys.stdin.buffer) as spooled:
+        with _spool(_stream_of(sys.stdin, "standard input")) as spooled:
             yield spooled
         return
     with open(source, "rb", buffering=0) as file:
@@ -58,6 +65,18 @@ def _open_source(source: Path | None) -> Iterator[tuple[BinaryIO, int]]:
             return
         with _spool(file) as spooled:
             yield spooled
+
+
+def _stream_of(standard: TextIO | None, name: str) -> BinaryIO:
+    if standard is None:
+        raise OSError(errno.EBADF, "is closed", name)
+    return standard.buffer
+
+
+def _write_all(out: BinaryIO, piece: memoryview) -> None:
+    # Where Python runs unbuffered, as in many containers, a full disk takes a part and is no error until asked again.
+    while piece:
+        piece = piece[out.write(piece) :]
 
 
 @contextmanager
@@ -82,15 +101,27 @@ def _write_file(target: Path, replaces: bool, write: Callable[[BinaryIO], int]) 
             count = write(out)
             out.flush()
             os.fsync(out.fileno())
-        if not replaces:
-            # The name is taken in one step, which fails where another was first; then it is filled by the rename.
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        Path(beside).replace(target)
+        if replaces:
+            Path(beside).replace(target)
+        else:
+            _name_once(beside, target)
     except FileExistsError:
         raise _taken(target) from None
     finally:
         Path(beside).unlink(missing_ok=True)
     return count
+
+
+def _name_once(beside: str, target: Path) -> None:
+    """Give a whole file its name, which fails where another was first."""
+    try:
+        os.link(beside, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Where there are no links the name is taken empty and filled by the rename.
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        Path(beside).replace(target)
 
 
 def _taken(target: Path) -> FileExistsError:
@@ -114,7 +145,7 @@ class _Progress:
         self._looked = self._done
         if time.monotonic() - self._told_at >= _PROGRESS_SECONDS:
             self._told_at = time.monotonic()
-            print(f"{self._name}: {100 * self._done // self._total} %", file=sys.stderr, flush=True)
+            say(f"{self._name}: {100 * self._done // self._total} %")
 
     def passing(self, take: Take) -> Take:
         def both(piece: memoryview) -> None:

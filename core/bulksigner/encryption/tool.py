@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,7 +17,7 @@ from bulksigner.contract.errors import BulkSignerError
 from bulksigner.encryption.arguments import SUMMARY, add_arguments
 from bulksigner.encryption.envelope import SUFFIX, DoesNotOpen
 from bulksigner.encryption.key import EnvelopeKey, find_iterations_fault, read_salt
-from bulksigner.encryption.opening import open_file
+from bulksigner.encryption.opening import open_file, say
 
 __all__ = ["main"]
 
@@ -25,6 +28,7 @@ EXIT_INTERRUPTED = 130
 LONGEST_PASSWORD_FILE_BYTES = 64 * 1024
 SLOW_ITERATIONS = 2_000_000
 _STANDARD = "-"
+_SEPARATORS = (os.sep, os.altsep or os.sep)
 Pair = tuple[Path | None, Path | None]
 
 
@@ -49,20 +53,40 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "decrypt-bsenc")
     add_arguments(parser)
     parsed = parser.parse_args(arguments)
     try:
-        pairs = _list_pairs(parsed)
-        key = _derive(parsed)
-        try:
-            return max(_open_one(source, target, key, parsed.force) for source, target in pairs)
-        finally:
-            key.wipe()
+        with _ending_in_order():
+            pairs = _list_pairs(parsed)
+            key = _derive(parsed)
+            try:
+                return max(_open_one(source, target, key, parsed.force) for source, target in pairs)
+            finally:
+                key.wipe()
     except _Misused as error:
-        _say(error.message)
+        say(error.message)
         return EXIT_USAGE
     except OSError as error:
-        _say(_describe(error))
+        say(_describe(error))
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Have a signal to end do what Ctrl+C does, so that no half-written clear file stays; `nohup` keeps its meaning."""
+    heeded = [
+        number
+        for name in ("SIGTERM", "SIGHUP")
+        if (number := getattr(signal, name, None)) is not None
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in heeded:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _open_one(source: Path | None, target: Path | None, key: EnvelopeKey, replaces: bool) -> int:
@@ -70,21 +94,25 @@ def _open_one(source: Path | None, target: Path | None, key: EnvelopeKey, replac
     try:
         count = open_file(source, target, key, replaces=replaces)
     except DoesNotOpen as error:
-        _say(f"{name}: {error.message}")
+        say(f"{name}: {error.message}")
         return EXIT_DOES_NOT_OPEN
     except BulkSignerError as error:
-        _say(f"{name}: {error.message}")
+        say(f"{name}: {error.message}")
         return EXIT_FORMAT
     except OSError as error:
-        _say(f"{name}: {_describe(error)}")
+        say(f"{name}: {_describe(error)}")
         return EXIT_USAGE
-    _say(f"{name}: {count} bytes written to {'standard output' if target is None else target}")
+    say(f"{name}: {count} bytes written to {'standard output' if target is None else target}")
     return 0
 
 
 def _list_pairs(parsed: argparse.Namespace) -> list[Pair]:
     """Say what is to be opened into what."""
     source, target = parsed.source, parsed.target
+    for option, text in (("--in", source), ("--out", target)):
+        if text == "":
+            # What a variable of the shell gives that nobody set; taken for a path it is the current folder.
+            raise _Misused(f"{option} is empty.")
     if source == _STANDARD:
         if target is None:
             raise _Misused("Standard input has no name to go by; name the file to write with --out, or write --out -.")
@@ -103,6 +131,8 @@ def _list_pairs(parsed: argparse.Namespace) -> list[Pair]:
         return [(path, None)]
     if target is not None:
         place = Path(target)
+        if target.endswith(_SEPARATORS) and not place.is_dir():
+            raise _Misused(f"{target} is no folder; make it first.")
         return [(path, place / _stem_of(path) if place.is_dir() else place)]
     return [(path, path.with_name(_stem_of(path)))]
 
@@ -131,7 +161,7 @@ def _derive(parsed: argparse.Namespace) -> EnvelopeKey:
     if not password:
         raise _Misused("The password is empty.")
     if parsed.iterations >= SLOW_ITERATIONS:
-        _say(f"Deriving the key, {parsed.iterations} iterations …")
+        say(f"Deriving the key, {parsed.iterations} iterations …")
     try:
         return EnvelopeKey.derive(password, salt, parsed.iterations)
     except UnicodeEncodeError:
@@ -188,7 +218,3 @@ def _has_terminal() -> bool:
 
 def _describe(error: OSError) -> str:
     return f"{error.filename or 'input or output'}: {error.strerror or error}"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from bulksigner.files.volumes import Volume
 
-__all__ = ["Room"]
+__all__ = ["ROOM_PER_ENCRYPTED_FILE", "ROOM_PER_FILE", "Room"]
 
 log = logging.getLogger(__name__)
 
 ROOM_PER_FILE = 3
 """A staged copy, the signed file, and as much again for what is written beside them."""
+ROOM_PER_ENCRYPTED_FILE = 4
+"""An envelope lies beside the signed file, and signed as PEM both are longer than the input by a third."""
 AMPLE_BYTES = 8 * 1024 * 1024 * 1024
 """With this much free the sizes of what waits are not looked at: no more than a look at the volume for each claim."""
 NEARLY_FULL_BYTES = 1024 * 1024 * 1024
@@ -31,7 +33,14 @@ class Room:
     one thread.
     """
 
-    def __init__(self, volumes: Sequence[Volume], minimum_free_bytes: int, waiting: Waiting) -> None:
+    def __init__(
+        self,
+        volumes: Sequence[Volume],
+        minimum_free_bytes: int,
+        waiting: Waiting,
+        room_per_file: int = ROOM_PER_FILE,
+    ) -> None:
+        self._room_per_file = room_per_file
         self._volumes = volumes
         self._minimum_free_bytes = minimum_free_bytes
         self._waiting = waiting
@@ -83,7 +92,7 @@ class Room:
         while page := self._waiting(offset, _PAGE):
             for job_id, path in page:
                 length = _length(path)
-                needed = ROOM_PER_FILE * length
+                needed = self._room_per_file * length
                 if needed <= left:
                     left -= needed
                     chosen.append(job_id)
@@ -91,8 +100,9 @@ class Room:
                         return chosen, kept_waiting
                 elif needed > free and not kept_waiting:
                     kept_waiting = (
-                        f"{path} has {_mebibytes(length)} and {work.folder} {_mebibytes(free)} free; {ROOM_PER_FILE} "
-                        f"times the size of a file is needed. Free space there, or take the file out of its folder"
+                        f"{path} has {_mebibytes(length)} and {work.folder} {_mebibytes(free)} free; "
+                        f"{self._room_per_file} times the size of a file is needed. "
+                        "Free space there, or take the file out of its folder"
                     )
             offset += len(page)
         return chosen, kept_waiting

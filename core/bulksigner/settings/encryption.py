@@ -75,9 +75,11 @@ def resolve_encryption(given: EncryptionSettings, environ: Mapping[str, str], fi
 
 def _check_password(password: str, where: str, given: EncryptionSettings, findings: Findings) -> None:
     if not password:
+        variable = given.password_env_var
+        other = f"as is the variable {variable}" if variable else "and Encryption:PasswordEnvVar names no variable"
         findings.refuse(
             "Encryption:Password",
-            f"is empty, as is the variable {given.password_env_var}.",
+            f"is empty, {other}.",
             "Set the variable, or the key, to a long random text, and keep it safe: no file opens without it.",
         )
         return

@@ -207,6 +207,7 @@ def settings_of(tmp_path: Path, **more: object) -> dict[str, object]:
     for number, (name, file) in enumerate(profiles.items()):
         settings[f"Signing:Profiles:{number}:Name"] = name
         settings[f"Signing:Profiles:{number}:Format"] = "Pades"
+        settings[f"Signing:Profiles:{number}:ValidateCertificate"] = "false"
         settings[f"Signing:Profiles:{number}:Certificate:Pfx:Path"] = tmp_path / file
     settings["Signing:Profiles:2:Method"] = "Leaky"
     return settings | {key.replace("__", ":"): value for key, value in more.items()}

@@ -30,6 +30,7 @@ def service(tmp_path: Path, leaf: Issued) -> Iterator[ServedService]:
             "Storage:Inputs:0:Name": "inbox",
             "Storage:Inputs:0:Path": tmp_path / "inbox",
             "Signing:Profiles:0:Name": "default",
+            "Signing:Profiles:0:ValidateCertificate": False,
             "Signing:Profiles:0:Certificate:Pfx:Path": leaf.write_pfx(tmp_path / "leaf.pfx", PASSWORD),
             "Signing:Profiles:0:Certificate:Pfx:Password": PASSWORD,
             "Hosting:Threads": 2,

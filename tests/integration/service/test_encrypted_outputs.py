@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import io
 import logging
 import re
 import threading
@@ -21,6 +22,7 @@ from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused
 from bulksigner.encryption import tool
 from bulksigner.encryption.envelope import MAGIC
 from bulksigner.encryption.key import EnvelopeKey, read_salt
+from bulksigner.files.volumes import Volume
 from bulksigner.jobs import envelopes
 from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
@@ -28,7 +30,8 @@ from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.retention.policy import ClassRule, Policy, RetentionClass
 from bulksigner.retention.records import acknowledge
 from bulksigner.retention.run import Retention
-from bulksigner.testing.harness import OPERATOR
+from bulksigner.testing.harness import OPERATOR, NeverIdle
+from bulksigner.testing.served import ServedService
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pdfsig
 
 PASSWORD, SALT = "correct horse battery staple", "AAECAwQFBgcICQoLDA0ODw=="
@@ -38,6 +41,7 @@ ENCRYPTED = {
     "Encryption:Salt": SALT,
     "Encryption:Iterations": 10_000,
     "Signing:Profiles:0:Encrypt": True,
+    "Signing:Profiles:0:Policy": "B-B",
 }
 PROCESSES = {"Signing:Engine": "Processes", "Signing:EngineWorkers": 1, "Pipeline:MaxConcurrency": 2}
 OPTIONS = ("--salt-b64", SALT, "--iterations", "10000", "--password", PASSWORD)
@@ -125,7 +129,9 @@ def test_nothing_clear_ever_lies_in_output(
     script = load_script()
     key = script.derive_key(PASSWORD, read_salt(SALT), 10_000)
     for name in ("folha.rem.p7m", "report.signed.pdf"):
-        assert script.decrypt((output / f"{name}.enc").read_bytes(), key) == (opened / name).read_bytes()
+        found = io.BytesIO()
+        script.decrypt(io.BytesIO((output / f"{name}.enc").read_bytes()), key, found.write)
+        assert found.getvalue() == (opened / name).read_bytes()
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
@@ -156,7 +162,7 @@ def test_everything_that_names_outputs_knows_envelopes(
     assert len(harness.outputs()) == 1
     later = utc_now() + datetime.timedelta(days=30)
     policy = Policy(True, None, 100, {RetentionClass.OUTPUT: ClassRule(10)}, "policy")
-    retention = Retention(service.store, service.roots, policy, clock=lambda: later)
+    retention = Retention(service.store, service.roots, service.folders, policy, clock=lambda: later)
     acknowledge(service.store, "policy", retention.preview("person").id, "person", later)
     retention.apply("person")
     assert harness.outputs() == []
@@ -173,9 +179,38 @@ def test_many_envelopes_are_warned_of(
     with caplog.at_level(logging.WARNING):
         harness.restart()
         assert "encrypted with this key" not in caplog.text
-        monkeypatch.setattr("bulksigner.app.MANY_ENVELOPES", 0)
+        monkeypatch.setattr(envelopes, "MANY_ENVELOPES", 0)
         harness.restart()
     assert "1 files were encrypted with this key" in caplog.text
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_key_that_is_not_that_of_the_files_so_far_is_told(
+    engine: str, make_harness: Any, caplog: pytest.LogCaptureFixture, pdf_file: Any, request: pytest.FixtureRequest
+) -> None:
+    """ENC-35: a password typed wrong opens no file later; the start that first has it says so, and no other does."""
+    url = None
+    if engine == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = server.url_of(server.create_database())
+    harness = make_harness(settings=ENCRYPTED, database_url=url)
+    with caplog.at_level(logging.WARNING):
+        harness.drop("report.pdf", pdf_file(pages=1))
+        harness.run_until_idle()
+        harness.restart()
+        assert "is new" not in caplog.text
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                type(harness), "environ", harness.environ | {"BULK_SIGNER_ENCRYPTION_PASSWORD": "another password"}
+            )
+            harness.restart()
+            assert "not those of the 1 files encrypted so far" in caplog.text
+            caplog.clear()
+            harness.drop("folha.rem", b"content of a payment file")
+            harness.run_until_idle()
+            harness.restart()
+        harness.restart()
+        assert "is new" not in caplog.text
 
 
 def test_the_key_is_in_no_file_and_no_process_list(make_harness: Any, pdf_file: Any) -> None:
@@ -195,6 +230,49 @@ def test_the_key_is_in_no_file_and_no_process_list(make_harness: Any, pdf_file: 
     described = [Path(f"/proc/{pid}/{part}") for pid in workers for part in ("cmdline", "environ")]
     found = [path for path in (*written, *described) for text in looked_for if text in path.read_bytes()]
     assert found == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs a file system of processes")
+def test_the_password_does_not_travel_to_the_workers(tmp_path: Path, leaf: Any) -> None:
+    """ENC-19, SEC-46: `serve` takes it out of the environment that every process it starts would inherit."""
+    leaf.write_pfx(tmp_path / "certificate.pfx", "")
+    settings = {
+        "Signing:Certificate:Source": "Pfx",
+        "Signing:Certificate:Pfx:Path": str(tmp_path / "certificate.pfx"),
+        "Signing:Engine": "Processes",
+        "Pipeline:MaxConcurrency": 2,
+        "Encryption:Enabled": True,
+        "Encryption:PasswordEnvVar": "A_VARIABLE",
+        "Encryption:Salt": SALT,
+        "Encryption:Iterations": 10_000,
+    }
+    service = ServedService(tmp_path / "root", settings, {"A_VARIABLE": PASSWORD})
+    service.start()
+    try:
+        assert service.process is not None
+        pid = service.process.pid
+        started = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        assert started
+        found = [Path(f"/proc/{child}/environ").read_bytes() for child in started]
+        assert not [text for text in found if PASSWORD.encode() in text]
+    finally:
+        service.stop()
+
+
+def test_a_file_waits_for_room_for_its_envelope_too(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch, pdf_file: Any
+) -> None:
+    """PIPE-129, BEY-22: as PEM and encrypted a file takes nearly four times its size; no signature is lost to that."""
+    content = pdf_file(pages=1)
+    free = 4 * len(content) - 1
+    monkeypatch.setattr(Volume, "free_bytes", lambda _: free)
+    harness = make_harness(settings=ENCRYPTED | {"Storage:MinimumFreeBytes": 0})
+    harness.drop("report.pdf", content)
+    with pytest.raises(NeverIdle):
+        harness.run_until_idle(timeout_seconds=1)
+    assert harness.jobs()[0].status is JobStatus.QUEUED
+    free += 1
+    assert harness.run_until_idle()[0].status is JobStatus.COMPLETED
 
 
 def test_the_key_is_overwritten_at_the_end(make_harness: Any) -> None:
@@ -240,7 +318,14 @@ def test_the_single_certificate_encrypts_where_encryption_is_on(make_harness: An
     """CFG-83: the profile that is made of `Signing:Certificate` takes the switch of the service."""
     none = dict.fromkeys(
         f"Signing:Profiles:0:{key}"
-        for key in ("Name", "Encrypt", "Certificate:Source", "Certificate:Pfx:Path", "Certificate:Pfx:Password")
+        for key in (
+            "Name",
+            "Encrypt",
+            "Policy",
+            "Certificate:Source",
+            "Certificate:Pfx:Path",
+            "Certificate:Pfx:Password",
+        )
     )
     path = str(tmp_path / "service-0" / "certificate.pfx")
     single = {"Signing:Certificate:Source": "Pfx", "Signing:Certificate:Pfx:Path": path}

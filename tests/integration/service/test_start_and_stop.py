@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bulksigner import app
+from bulksigner import app, assembly
 from bulksigner.app import build
 from bulksigner.contract.errors import ConfigurationRefused, StartRefused
 from bulksigner.contract.signing import Format
@@ -118,7 +118,7 @@ def test_a_build_that_fails_ends_the_signing_workers(lay: Any, monkeypatch: Any)
     def fail(*_: object, **__: object) -> None:
         raise StoreFailed("broken here")
 
-    monkeypatch.setattr(app.ProcessEngine, "open", fail)
+    monkeypatch.setattr(assembly.ProcessEngine, "open", fail)
     with pytest.raises(StoreFailed, match="broken here"):
         build(lay(Signing__Engine="Processes", Signing__EngineWorkers="1"))
     assert multiprocessing.active_children() == []

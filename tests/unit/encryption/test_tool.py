@@ -59,6 +59,18 @@ def opens(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> An
     return call
 
 
+# Each as a program of its own, after a statement that prepares what it meets.
+PROGRAMS = {
+    "tool": "from bulksigner.encryption import tool; sys.exit(tool.main())",
+    "script": f"import runpy; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')",
+}
+
+
+def run_program(program: str, *arguments: object, first: str = "", **given: Any) -> subprocess.CompletedProcess[bytes]:
+    code = f"import os, signal, sys\n{first}\n{PROGRAMS[program]}"
+    return subprocess.run([sys.executable, "-u", "-c", code, *map(str, arguments)], check=False, **given)
+
+
 @pytest.fixture(scope="module")
 def small_key() -> EnvelopeKey:
     return EnvelopeKey.derive(PASSWORD, read_salt(SALT), 10_000)
@@ -109,7 +121,9 @@ def test_two_implementations_open_each_others_files(size: int, small_key: Envelo
     assert script.derive_key(PASSWORD, read_salt(SALT), 10_000) == raw
     ours = io.BytesIO()
     write_envelope(io.BytesIO(plain), ours, small_key)
-    assert script.decrypt(ours.getvalue(), raw) == plain
+    found = io.BytesIO()
+    assert script.decrypt(ours, raw, found.write) == size
+    assert found.getvalue() == plain
     nonce = os.urandom(12)
     theirs = b"BSENC\x00\x00\x00\x01" + nonce + AESGCM(raw).encrypt(nonce, plain, None)
     found = io.BytesIO()
@@ -279,6 +293,116 @@ def test_streams_are_opened(sealed: Any, tmp_path: Path) -> None:
     assert (bad.returncode, bad.stdout) == (2, b"")
     own = [sys.executable, str(SCRIPT), "--in", "-", "--out", "-", *GIVEN]
     assert subprocess.run(own, input=content, capture_output=True, check=True).stdout == b"x" * 300_000
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_part_of_an_output_is_no_success(program: str, sealed: Any, tmp_path: Path) -> None:
+    """ENC-31, BEY-22: unbuffered, as Python runs in containers, a write that the disk takes in part is no error."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    for size in (100_001, 700_000):
+        with open(tmp_path / "out", "wb") as out:
+            envelope = sealed(plain=bytes(size))
+            done = run_program(program, "--in", envelope, "--out", "-", *GIVEN, first=limit, stdout=out, stderr=-1)
+        assert done.returncode == 3, done.stderr
+        assert b"File too large" in done.stderr
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_to_end_leaves_nothing_clear(program: str, name: str, sealed: Any, tmp_path: Path) -> None:
+    """ENC-32: half-written clear text goes with the program; nothing is told as a success, and no trace printed."""
+    first = f"os.fsync = lambda _: os.kill(os.getpid(), signal.{name})"
+    done = run_program(program, "--in", sealed(), "--out", tmp_path / "out", *GIVEN, first=first, stderr=-1)
+    assert (done.returncode, done.stderr) == (130, b"")
+    assert names(tmp_path) == ["in"]
+
+
+@pytest.mark.parametrize(("closed", "options"), [("stdin", ("--in", "-")), ("stdout", ("--out", "-"))])
+def test_a_closed_stream_is_named(
+    closed: str,
+    options: tuple[str, str],
+    opens: Any,
+    sealed: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """ENC-31: a service manager or `<&-` may leave a stream out; that is no damaged file, and no trace."""
+    monkeypatch.setattr(sys, closed, None)
+    assert opens("--in", sealed(), "--out", tmp_path / "out", *options, *GIVEN) == 3
+    assert "is closed" in capsys.readouterr().err
+
+
+def test_messages_never_get_into_what_was_opened(
+    opens: Any, sealed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """ENC-31: without a standard error nothing is told; `print` would turn to standard output."""
+    monkeypatch.setattr(sys, "stderr", None)
+    assert opens("--in", sealed(), "--out", "-", *GIVEN) == 0
+    assert opens("--in", tmp_path / "gone", "--out", "-", *GIVEN) == 3
+    assert capfdbinary.readouterr().out == b"signed bytes\n"
+
+
+def test_the_longest_name_of_an_output_is_opened(opens: Any, sealed: Any, tmp_path: Path) -> None:
+    """ENC-32, PIPE-90: the file beside the target needs no longer name than the target has."""
+    name = f"{'n' * 243}.bin.p7m"[-251:]
+    assert opens("--in", sealed(f"{name}.enc"), "--out", tmp_path / name, *GIVEN) == 0
+    assert (tmp_path / name).read_bytes() == b"signed bytes\n"
+
+
+@pytest.mark.parametrize("options", [("--in", ""), ("--out", ""), ("--out", "in/gone/")])
+def test_an_empty_path_is_not_the_current_folder(
+    options: tuple[str, str], opens: Any, sealed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENC-30: what a shell makes of a variable that nobody set; and a folder to write to is not made a file."""
+    monkeypatch.chdir(tmp_path)
+    given = {"--in": str(sealed()), "--out": "out", options[0]: options[1]}
+    assert opens(*(text for pair in given.items() for text in pair), *GIVEN) == 3
+    assert names(tmp_path) == ["in"]
+    assert names(tmp_path / "in") == ["report.signed.pdf.enc"]
+
+
+def test_a_password_that_is_no_text_is_told_without_it(
+    opens: Any, sealed: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ENC-15, ENC-30: bytes of another encoding on the command line."""
+    assert opens("--in", sealed(), "--out", tmp_path / "out", *OPTIONS, "--password", "senha-\udce7") == 3
+    told = capsys.readouterr().err
+    assert "no Unicode text" in told
+    assert "udce7" not in told
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_name_that_was_taken_meanwhile_is_left(
+    has_links: bool, opens: Any, sealed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENC-32: also by who was faster; and where there are links, the name never stands for an empty file."""
+    target = tmp_path / "out"
+    link, flush, create = os.link, os.fsync, os.open
+    taken: list[str] = []
+
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    def note(path: Any, flags: int, *mode: int) -> int:
+        taken.append(str(path))
+        return create(path, flags, *mode)
+
+    monkeypatch.setattr(os, "link", link if has_links else refuse)
+    monkeypatch.setattr(os, "open", note)
+    assert opens("--in", sealed(), "--out", target, *GIVEN) == 0
+    assert target.read_bytes() == b"signed bytes\n"
+    assert (str(target) in taken) == (not has_links)
+    target.unlink()
+
+    def be_faster(descriptor: int) -> None:
+        flush(descriptor)
+        target.write_bytes(b"mine")
+
+    monkeypatch.setattr(os, "fsync", be_faster)
+    assert opens("--in", sealed(), "--out", target, *GIVEN) == 3
+    assert target.read_bytes() == b"mine"
+    assert names(tmp_path) == ["in", "out"]
 
 
 def test_a_pipe_in_the_place_of_a_file_is_read(sealed: Any, tmp_path: Path) -> None:

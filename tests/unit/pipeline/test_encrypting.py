@@ -174,10 +174,15 @@ def test_an_envelope_that_cannot_be_relied_on_fails_the_job(
     assert (rig.roots.error_folder(job.id) / "folha.rem.p7m").read_bytes() == SIGNED
 
 
-def test_an_artifact_above_the_limit_fails_the_job(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENC-11: refused with what to do."""
+@pytest.mark.parametrize(("content", "is_signed"), [(SIGNED[1:], True), (SIGNED, False)])
+def test_an_artifact_above_the_limit_fails_the_job(
+    content: bytes, is_signed: bool, rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENC-11, PIPE-78: refused with what to do; where the input is too long already, before the key is used."""
     monkeypatch.setattr(envelope, "LONGEST_PLAINTEXT", len(SIGNED) - 1)
-    job = rig.run()
+    job = rig.run(content=content)
+    assert bool(rig.engine.tasks) == is_signed
+    assert (job.sign_call_started_at is not None) == is_signed
     assert (job.status, job.error_code) == (JobStatus.FAILED, "encrypt.failed")
     assert "2 GiB" in (job.error_message or "")
     assert outputs(rig) == []

@@ -43,6 +43,8 @@ def test_everything_wrong_is_in_one_refusal(host) -> None:
     assert VARIABLE in refused["Encryption:Password"].line()
     assert "openssl rand -base64 32" in refused["Encryption:Salt"].line()
     assert "600000" in refused["Encryption:Iterations"].remedy
+    nowhere = host.refuse(on(Password="", PasswordEnvVar=""))
+    assert "names no variable" in nowhere["Encryption:Password"].line()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from bulksigner.contract.errors import StepFailed
+from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.encryption.envelope import refuse_too_long
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
 from bulksigner.pipeline.conductor import apart
@@ -23,7 +24,8 @@ async def mark(work: Work) -> None:
 
     Recovery reads `signCallStartedAt` and nothing else, so it is on disk before the key is touched. Whatever can be
     refused without the key comes before: a certificate outside its validity never signs (BEY-21), a policy that is over
-    makes no signature (ICP-03), and a name that no output can have costs none (PIPE-90).
+    makes no signature (ICP-03), and a name that no output can have costs none (PIPE-90), nor does a file that is too
+    long to be encrypted (ENC-11).
     """
     now = work.parts.now()
     reason = work.opened.outside_validity(now)
@@ -36,6 +38,11 @@ async def mark(work: Work) -> None:
     if spec is not None and work.joining is not None:
         spec = attrs.evolve(spec, joining=work.joining)
     fingerprint = work.staged_fingerprint
+    if work.is_encrypted:
+        try:
+            refuse_too_long(fingerprint.length)
+        except BulkSignerError as error:
+            raise StepFailed(error.message, code="encrypt.failed") from error
     task = SignTask(
         job_id=work.job.id,
         method=work.opened.stored.method,
