@@ -172,6 +172,7 @@ def _require_header(content: memoryview) -> None:
         raise FormatRefused(
             f"The PDF has junk before its header (bytes 0 to {position - 1}); remove it before the file is signed.",
             place="byte 0",
+            remedy="Where a file has no signature, Pdf:RepairUnsigned does that.",
         )
     if position < 0:
         raise FormatRefused("The file is not a PDF: it does not begin with %PDF-.", place="byte 0")
