@@ -41,6 +41,7 @@ def service(leaf: Issued, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "Storage:Inputs:0:Path": root / "inbox",
         "Storage:Inputs:0:Profile": "default",
         "Signing:Profiles:0:Name": "default",
+        "Signing:Profiles:0:ValidateCertificate": "false",
         "Signing:Profiles:0:Certificate:Source": "Pfx",
         "Signing:Profiles:0:Certificate:Pfx:Path": leaf.write_pfx(root / "certificate.pfx", "senha de teste"),
         "Signing:Profiles:0:Certificate:Pfx:Password": "senha de teste",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
+import urllib.parse
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -87,8 +89,11 @@ def test_every_operation_succeeds_as_documented(
     assert wait_completed(generated, broken)["status"] == "Failed"
     for operation in ("getHealth", "getReady", "getReadyDetails", "getEvents", "getEventsTypes", "getBackup"):
         call(operation)
-    for operation in ("getProfiles", "getOpenapiV1Json", "getOpenapiJson", "getReference", "getStaticReferenceCss"):
+    for operation in ("getProfiles", "getOpenapiV1Json", "getOpenapiJson", "getReference", "getScalarV1"):
         call(operation)
+    for operation in ("getStaticReferenceCss", "getStaticSignInCss", "getFolders", "getMetrics", "getWhoami"):
+        call(operation)
+    call("getAuthEntraLogin")
     call("getProfilesName", name="DEFAULT")
     assert call("getJobs", query=[("fileName", "A.PDF"), ("from", "2000-01-01")]).json["totalCount"] == 1
     call("getJobsId", id=job)
@@ -104,7 +109,15 @@ def test_every_operation_succeeds_as_documented(
     call("postPipelineResume")
     call("postRescan", query=[("folder", "inbox")])
     call("postCleanup", body=b'{"dryRun": true}')
-    call("postCulture", query=[("culture", "pt-BR")])
+    token = re.search(r'name="csrfToken" value="([^"]+)"', call("getLogin").content.decode())
+    assert token is not None
+    form_header = {"Content-Type": "application/x-www-form-urlencoded"}
+    call("postCulture", query=[("culture", "pt-BR")], headers={"X-CSRF-Token": token[1]})
+    fields = urllib.parse.urlencode({"csrfToken": token[1], "ApiKey": API_KEY}).encode()
+    call("postAuthLogin", headers=form_header, body=fields)
+    own = re.search(r'name="csrfToken" value="([^"]+)"', call("getAccessDenied").content.decode())
+    assert own is not None
+    call("postAuthLogout", headers=form_header, body=urllib.parse.urlencode({"csrfToken": own[1]}).encode())
     call("postBackup")
     # It may have ended before it could be cancelled; then that is what is answered, as documented.
     generated.call("postBackupCancel")

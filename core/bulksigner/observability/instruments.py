@@ -58,6 +58,8 @@ INSTRUMENTS = (
     _counter("jobs_failed_total", "Jobs that reached Failed"),
     _counter("jobs_canceled_total", "Jobs that an operator cancelled"),
     _counter("jobs_verify_skipped_total", "Signatures that were not checked after they were made", "profile"),
+    _counter("cert_validation_failed_total", "Jobs whose certificate the check before signing refused", "profile"),
+    _counter("files_encrypted_total", "Envelopes that were written"),
     _counter("pipeline_pause_total", "Times the pipeline was paused"),
     _counter("pipeline_resume_total", "Times the pipeline was resumed"),
     _gauge("pipeline_paused", "1 while the pipeline is paused, else 0"),

@@ -54,8 +54,6 @@ class CertificateValidation:
     ) -> None:
         """Take the parts; a good verdict counts for `recheck`, or until the first piece of its evidence ends."""
         self.trust = trust
-        self.refused_count = 0
-        """How many checks refused a certificate, for `bulksigner_cert_validation_failed_total`."""
         self._desk = desk
         self._recheck = recheck
         self._clock = clock
@@ -92,7 +90,6 @@ class CertificateValidation:
             verdict = self._check(key, require_non_repudiation)
             self._verdicts[name] = verdict
         if verdict.refused is not None:
-            self.refused_count += 1
             _LOG.warning("A certificate was refused: %s", verdict.refused)
         return verdict
 

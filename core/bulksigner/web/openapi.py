@@ -122,7 +122,7 @@ def _operation(route: Route, codes: Mapping[str, ErrorCode]) -> dict[str, Any]:
     schemes = {Policy.ANONYMOUS: (), Policy.OPERATOR: (_KEY, _SESSION), Policy.OPERATOR_SESSION: (_SESSION,)}
     operation["security"] = [{scheme: []} for scheme in schemes[route.policy]]
     if route.limit is not None:
-        operation["x-rate-limit"] = route.limit.value
+        operation["x-rate-limit-policy"] = route.limit.value
     return operation
 
 

@@ -126,6 +126,17 @@ PERSON_ROUTES = (
     ),
     Route(
         "GET",
+        "/scalar/v1",
+        Policy.OPERATOR,
+        document.show_page,
+        200,
+        codes(),
+        "The same under another name",
+        query=(document.LANGUAGE,),
+        answer=text_answer(_HTML),
+    ),
+    Route(
+        "GET",
         "/static/reference.css",
         Policy.ANONYMOUS,
         document.send_style,

@@ -70,6 +70,8 @@ def test_a_revoked_certificate_fails_the_job_before_the_key_is_used(make_harness
     is_ok, detail = readiness(harness)
     assert not is_ok
     assert "refused before signing" in detail
+    counted = b'bulksigner_cert_validation_failed_total{profile="default"} 1.0'
+    assert counted in harness.service.metrics.render()
 
 
 def test_readiness_knows_before_any_job(make_harness, kit) -> None:

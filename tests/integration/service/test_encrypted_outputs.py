@@ -116,6 +116,7 @@ def test_nothing_clear_ever_lies_in_output(
     jobs = harness.run_until_idle()
     assert [(job.status, job.output_encrypted) for job in jobs] == [(JobStatus.COMPLETED, True)] * 2
     assert harness.outputs() == ["folha.rem.p7m.enc", "report.signed.pdf.enc"]
+    assert b"bulksigner_files_encrypted_total 2.0" in harness.service.metrics.render()
     (output / "the-end").touch()
     assert watched.ended.wait(30)
     assert watched.clear == []

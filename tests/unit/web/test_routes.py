@@ -57,6 +57,7 @@ def test_the_routes_of_this_build() -> None:
         "GET /openapi/v1.json": "Operator",
         "GET /api/openapi.json": "Operator",
         "GET /api/reference": "Operator",
+        "GET /scalar/v1": "Operator",
         "GET /static/reference.css": "Anonymous",
         "POST /api/auth/login": "Anonymous",
         "POST /api/auth/logout": "Anonymous",

@@ -27,4 +27,5 @@ async def encrypt(work: Work) -> None:
         **work.foretell_output(target.name, measured),
     )
     work.job = await work.parts.write(recording)
+    work.parts.metrics.count("bulksigner_files_encrypted_total")
     work.envelope = target

@@ -84,6 +84,7 @@ async def _validate(work: Work) -> None:
     if verdict is None:
         verdict = await apart(lambda: validation.judge(key, require_non_repudiation=asked))
     if verdict.refused is not None:
+        work.parts.metrics.count("bulksigner_cert_validation_failed_total", work.opened.name)
         raise StepFailed(
             f"The certificate of signing profile '{work.opened.name}' was refused: {verdict.refused}",
             code="sign.certificate-invalid",
