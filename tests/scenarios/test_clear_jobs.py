@@ -9,6 +9,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from bulksigner.boot import product_version
 from bulksigner.testing.served import API_KEY, ServedService
 
 FILES = 300
@@ -23,7 +24,7 @@ def wait_for(look: Callable[[], bool], limit_seconds: float = 60.0) -> None:
 
 @pytest.mark.slow
 def test_a_caller_that_leaves_does_not_stop_a_clear(serve: Callable[..., ServedService]) -> None:
-    """PIPE-103, API-32: the request is sent and its connection closed at once; the clear runs to its event."""
+    """PIPE-103, API-32, OPS-30: its connection is closed at once, the clear runs to its event; every start says who."""
     service = serve()
     with service.client() as client:
         client.post("/api/pipeline/pause", json={"reason": "clear out"}).raise_for_status()
@@ -44,6 +45,7 @@ def test_a_caller_that_leaves_does_not_stop_a_clear(serve: Callable[..., ServedS
         assert client.get("/api/pipeline/state").json()["paused"]
     assert list((service.root / "inbox").iterdir()) == []
     assert service.stop() == 0
+    assert f"Bulk Signer v{product_version()}" in service.log.read_text(encoding="utf-8").splitlines()
 
 
 def _ask_and_leave(port: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bulksigner.exposure import expose
 from bulksigner.intake.watcher import FolderWatcher, WatcherState
 from bulksigner.jobs.model import Birth
 from bulksigner.jobs.states import JobStatus
@@ -42,7 +43,10 @@ def harness(make_harness: Any, leaf: Any, tmp_path: Any) -> Any:
 def test_one_folder_stops_the_other_goes_on_and_a_restart_brings_it_back(
     harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-47: no self-revival once the cause is mended, the neighbour never notices, the next start signs the file."""
+    """PIPE-47, API-72: shown as stopped with its error; it does not revive once the cause is mended.
+
+    The neighbour never notices, and the next start signs the file.
+    """
     service = harness.service
     enqueue, is_broken = service.queue.enqueue, [True]
 
@@ -57,6 +61,10 @@ def test_one_folder_stops_the_other_goes_on_and_a_restart_brings_it_back(
     waiting = harness.drop("waiting.rem", b"waiting")
     statuses = service.watchers.statuses
     wait_for(lambda: statuses()[0].state is WatcherState.STOPPED, statuses)
+    stopped, second = expose(service).list_folders()
+    assert (stopped.status, second.status) == ("Stopped", "Running")
+    assert stopped.last_error is not None
+    assert "no answer" in stopped.last_error
     thread = service.watchers._watchers["inbox"]._thread
     thread.join(30)
     assert not thread.is_alive()

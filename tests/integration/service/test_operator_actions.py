@@ -170,7 +170,7 @@ def test_a_deleted_completed_job_frees_its_output_name(harness: Any, pdf_file: A
 
 
 def test_a_cleared_service_works_on(harness: Any, pdf_file: Any, xml_file: Any) -> None:
-    """PIPE-103, API-67: all is gone, uploads and the event of the seeding too; profiles and their folders are not.
+    """PIPE-103, API-67: all is gone, uploads and the event of the seeding too; what the host has been given is not.
 
     The next life reads them from the database and signs the next file as before.
     """
@@ -181,6 +181,10 @@ def test_a_cleared_service_works_on(harness: Any, pdf_file: Any, xml_file: Any) 
     harness.upload("invoice.xml", xml_file())
     harness.run_until_idle()
     waiting = harness.upload("later.xml", xml_file())
+    log = harness.root / "logs" / "bulksigner-20200101.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("an earlier day\n", encoding="utf-8")
+    given = {path: path.read_bytes() for path in harness.folder.rglob("*") if is_given(harness, path)}
     answer = client(harness).simulate_delete("/api/jobs").json
     assert answer["message"] == "Cleared 4 job record(s), 4 file(s), 1 folder(s) and 1 operational event(s)."
     assert (answer["deleted"], answer["itemsFailed"]) == (4, 0)
@@ -189,9 +193,28 @@ def test_a_cleared_service_works_on(harness: Any, pdf_file: Any, xml_file: Any) 
     assert list(harness.input_folder().iterdir()) == []
     assert client(harness).simulate_get("/api/events/types").json == ["JobsCleared"]
     assert ProfileStore(harness.service.store).all() == profiles
+    assert {path: path.read_bytes() for path in given} == given
+    assert log.read_text(encoding="utf-8") == "an earlier day\n"
     harness.restart()
     harness.drop("contract.pdf", pdf_file())
     assert [job.status for job in harness.run_until_idle()] == [JobStatus.COMPLETED]
+
+
+def is_given(harness: Any, path: Path) -> bool:
+    """Tell whether a file is of the host's configuration."""
+    return path.is_file() and not path.is_relative_to(harness.root) and path.parent != harness.input_folder()
+
+
+def test_a_signed_in_person_is_the_actor(harness: Any) -> None:
+    """SEC-26, PIPE-103: an act in a browser's session is told of like one by key."""
+    sessions = harness.service.sessions
+    ticket = sessions.begin("operator")
+    browser = falcon.testing.TestClient(create_app(expose(harness.service)))
+    headers = {"Cookie": f"{sessions.cookie_name}={sessions.seal(ticket)}", "X-CSRF-Token": ticket.csrf}
+    assert browser.simulate_delete("/api/jobs", headers=headers).status_code == 200
+    [event] = browser.simulate_get("/api/events", headers=headers).json["items"]
+    assert event["eventType"] == "JobsCleared"
+    assert event["message"].startswith("Jobs cleared by operator: 0 job record(s)")
 
 
 @pytest.mark.parametrize("task", [StageTask, SignTask, CheckTask, DeliverTask])

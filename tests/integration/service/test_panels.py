@@ -208,6 +208,7 @@ def test_the_rows_follow_the_settings(
 ) -> None:
     """OPS-31: where an operator looks whether a setting took effect; the version with its build metadata."""
     monkeypatch.setattr(panels, "product_version", lambda: "9.8.7+build.654")
+    monkeypatch.setattr(panels, "find_host_mode", lambda: "Windows service")
     service = built(
         BULK_SIGNER_ENVIRONMENT="Staging",
         Pipeline__PollIntervalSeconds="7",
@@ -218,6 +219,11 @@ def test_the_rows_follow_the_settings(
         Backup__Enabled="true",
         Backup__Disk__Path=str(tmp_path / "copies"),
         Backup__IntervalHours="6",
+        Hosting__RequireHttps="true",
+        Encryption__Enabled="true",
+        Encryption__Password="a password for tests",
+        Encryption__Salt="AAECAwQFBgcICQoLDA0ODw==",
+        Encryption__Iterations="10000",
     )
     capsys.readouterr()
     panels.show(service, ["http://127.0.0.1:1", "http://127.0.0.1:2"])
@@ -231,6 +237,9 @@ def test_the_rows_follow_the_settings(
         "poll interval": "7s",
         "backup": f"{tmp_path / 'copies'}, every 6 h",
         "version": "9.8.7+build.654",
+        "https redirect": "on",
+        "encryption": "enabled (BSENC v1, salt loaded)",
+        "host mode": "Windows service",
     }
     assert {label: rows[label] for label in wanted} == wanted
     assert str(tmp_path / "data" / "db" / "bulksigner.db") in rows["operational store"]
