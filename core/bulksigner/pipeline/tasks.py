@@ -90,6 +90,7 @@ class LookTask(Task[tuple[Finding, ...]]):
     staged: Path
     format: Format
     measured: Measured
+    spec: SignatureSpec | None = None
 
 
 @attrs.frozen
@@ -205,7 +206,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
 def look_here(task: LookTask) -> tuple[Finding, ...]:
     """Look at a file in this process."""
     with durable.open_regular(task.staged) as source:
-        return find_defects(source, task.format, task.measured)
+        return find_defects(source, task.format, task.measured, task.spec)
 
 
 def check_here(task: CheckTask) -> Checked:

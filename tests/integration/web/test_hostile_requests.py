@@ -77,6 +77,15 @@ def test_what_has_two_meanings_is_refused(host: Host, raw: bytes) -> None:
     assert host.request("GET", "/api/health")[0].status == 200
 
 
+@pytest.mark.parametrize("method", [b"WEBSOCKET", b"CONNECT", b"TRACE", b"BREW"])
+def test_a_method_of_no_route_gets_a_problem(host: Host, method: bytes) -> None:
+    """API-03, API-05: also one that the framework refuses by itself, before anything of ours has run."""
+    answer = exchange(host, method + b" /api/health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    assert answer.split(b" ", 2)[1] in (b"400", b"405")
+    assert problem_of(answer)["code"] == "request.invalid"
+    assert b"X-Content-Type-Options: nosniff" in answer
+
+
 def test_chunks_are_no_way_around(host: Host) -> None:
     """SEC-64: what is well-formed is read to its end, and the next request of the connection is its own."""
     raw = CHUNKED + b"5;a=b\r\nhello\r\n0\r\nX-Trailer: x\r\n\r\n" + HEALTH + b"Connection: close\r\n\r\n"
