@@ -173,6 +173,12 @@ class FullFile(io.BytesIO):
     def write(self, _: object) -> int:
         raise OSError(28, "No space left on device")
 
+    def close(self) -> None:
+        """Fail once, as a file does that still has bytes to write when it is closed."""
+        if not self.closed:
+            super().close()
+            raise OSError(28, "No space left on device")
+
 
 def test_a_full_disk_while_a_body_comes_in(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """BEY-22, API-05: the client is told with a problem, nothing reaches the app, and the next request is served."""
