@@ -7,7 +7,9 @@ import json
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.web.served_web import FORM, HEAD, KEY, MAX_UPLOAD_BYTES, TAIL, Host, read_all, serving
@@ -165,26 +167,32 @@ def test_a_refused_client_reads_its_answer(host: Host) -> None:
 
 
 class FullFile(io.BytesIO):
-    """A file on a volume without space."""
+    """A file on a volume with space for `room` bytes; it fails once more when it is closed with bytes left to write."""
 
-    def __init__(self, *_: object, **__: object) -> None:
+    def __init__(self, *_: object, room: int, **__: object) -> None:
         super().__init__()
+        self._room = room
+        self._has_failed = False
 
-    def write(self, _: object) -> int:
-        raise OSError(28, "No space left on device")
+    def write(self, content: Any) -> int:
+        if self.tell() + len(content) > self._room:
+            self._has_failed = True
+            raise OSError(28, "No space left on device")
+        return super().write(content)
 
     def close(self) -> None:
-        """Fail once, as a file does that still has bytes to write when it is closed."""
-        if not self.closed:
-            super().close()
+        super().close()
+        if self._has_failed:
+            self._has_failed = False
             raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_while_a_body_comes_in(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [0, 1_000_000])
+def test_a_full_disk_while_a_body_comes_in(host: Host, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """BEY-22, API-05: the client is told with a problem, nothing reaches the app, and the next request is served."""
     body = HEAD + b"x" * 2_000_000 + TAIL
     with monkeypatch.context() as patched:
-        patched.setattr(channels.tempfile, "TemporaryFile", FullFile)
+        patched.setattr(channels.tempfile, "TemporaryFile", partial(FullFile, room=room))
         head = b"POST /api/files HTTP/1.1\r\nHost: h\r\n" + KEY_LINE + FORM_LINE
         answer = exchange(host, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     assert answer.startswith(b"HTTP/1.1 500")
