@@ -305,6 +305,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         names=names,
         roots=roots,
         look=partial(ask, engine),
+        validation=validation,
         scrub=scrubber.scrub,
         now=utc_now,
         options=core.pdf.options,

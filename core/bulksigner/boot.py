@@ -18,7 +18,7 @@ from bulksigner.contract.errors import ConfigurationRefused, Failure, PermanentF
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.jobs.model import Owner, utc_now
-from bulksigner.observability.redaction import Scrubber, list_environment_secrets
+from bulksigner.observability.redaction import Scrubber, list_block_secrets, list_environment_secrets
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.manager import PluginSet, discover
 from bulksigner.plugin_system.registry import Registry
@@ -69,7 +69,10 @@ def lay_foundation(
         raise ConfigurationRefused([*refused.failures, *account]) from None
     settings = attrs.evolve(settings, secrets=(*settings.secrets, *_own_secrets(environ)))
     scrubber = Scrubber() if scrubber is None else scrubber
-    for secret in settings.secrets:
+    signing = settings.core.signing
+    choices = [signing.certificate, *(seed.certificate for seed in signing.profiles)]
+    named = [one for choice in choices if choice is not None for one in list_block_secrets(choice.block, environ)]
+    for secret in (*settings.secrets, *named):
         scrubber.register(secret)
     registry = plugins.providers(settings.plugins)
     installed = Installed(

@@ -166,6 +166,11 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # Waitress is not typed
             self.close()
         return consumed
 
+    def close(self) -> None:
+        """Let go of the body; bytes of one that is thrown away, for which the disk has no room, are no loss."""
+        with contextlib.suppress(OSError):
+            super().close()
+
     def _measure_chunks(self) -> None:
         body = self.body_rcv
         if self.error is not None or not isinstance(body, ChunkedReceiver) or self._rule is None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bulksigner.boot import lay_foundation
+from bulksigner.boot import lay_foundation, plan_validation
 from bulksigner.cli.desk import open_database
 from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.files.durable import measure
@@ -79,6 +79,7 @@ def _open() -> Iterator[FileCheck]:
                 names=TakenNames(Names(store).holder_of, is_on=core.pipeline.reject_already_processed_file_names),
                 roots=WorkRoots(core.storage.root),
                 look=look_here,
+                validation=plan_validation(foundation),
                 scrub=scrubber.scrub,
                 now=utc_now,
                 options=core.pdf.options,

@@ -20,7 +20,7 @@ from bulksigner.formats.cms import COUNTERSIGNATURE, DATA, SIGNED_DATA, SignedDa
 from bulksigner.formats.measuring import MeasuringWriter, require_same
 from bulksigner.formats.model import FormatRefused
 
-__all__ = ["MAX_FILE_BYTES", "JoiningSigner"]
+__all__ = ["MAX_FILE_BYTES", "JoiningSigner", "look_at_cms"]
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """Largest file that is signed further; it is held in memory once."""
@@ -56,13 +56,7 @@ class JoiningSigner:
 
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:
         """Write the file with its further signature to `target`; see `FileSigner.sign`."""
-        if expected.length > MAX_FILE_BYTES:
-            raise FormatRefused(
-                f"The file has {expected.length} bytes; signed files are signed further up to {MAX_FILE_BYTES} bytes."
-            )
-        source.seek(0)
-        data = source.read(expected.length + 1)
-        require_same(Measured(len(data), hashlib.sha256(data).digest()), expected)
+        data = _read_file(source, expected)
         try:
             arrived = _read(memoryview(data))
             signers = self._join(arrived, signed_at)
@@ -106,6 +100,29 @@ class JoiningSigner:
         wrapper = der.prefix(0xA0, len(opening) + length)
         whole = der.prefix(0x30, len(SIGNED_DATA) + len(wrapper) + len(opening) + length)
         return [whole + SIGNED_DATA + wrapper + opening, *inner]
+
+
+def look_at_cms(source: BinaryIO, expected: Measured, joining: Joining) -> None:
+    """Raise `FormatRefused` where `JoiningSigner.sign` would refuse the file for itself, without a key (BEY-10)."""
+    data = _read_file(source, expected)
+    try:
+        arrived = _read(memoryview(data))
+        if joining is Joining.COUNTER:
+            for signer in arrived.signers:
+                _split_signer(bytes(signer))
+    except (ValueError, IndexError) as error:
+        raise FormatRefused(_NOT_DER.format(error)) from error
+
+
+def _read_file(source: BinaryIO, expected: Measured) -> bytes:
+    if expected.length > MAX_FILE_BYTES:
+        raise FormatRefused(
+            f"The file has {expected.length} bytes; signed files are signed further up to {MAX_FILE_BYTES} bytes."
+        )
+    source.seek(0)
+    data = source.read(expected.length + 1)
+    require_same(Measured(len(data), hashlib.sha256(data).digest()), expected)
+    return data
 
 
 def _read(data: memoryview) -> _Arrived:

@@ -20,7 +20,7 @@ from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.model import FormatRefused
-from bulksigner.formats.xml_splice import find_end, find_place, read_staged, splice
+from bulksigner.formats.xml_splice import Place, find_end, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
     C14N,
     DS,
@@ -36,7 +36,7 @@ from bulksigner.formats.xmldsig import (
     signed_info,
 )
 
-__all__ = ["PlainXmlSigner"]
+__all__ = ["PlainXmlSigner", "look_at_plain_xml"]
 
 _METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
     {**SIGNATURE_METHODS, (KeyAlgorithm.RSA, Digest.SHA1): f"{DS}rsa-sha1"}
@@ -65,12 +65,8 @@ class PlainXmlSigner:
 
     def sign(self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime) -> Measured:  # noqa: ARG002 - these signatures tell no time
         """Sign the one element that documents of this family have signed; see `FileSigner`."""
-        data = read_staged(source, expected)
-        codec = find_place(data).codec
-        root = parse_document(data)
-        refuse_conflicts(root)
-        element, ordinal = _find_signed(root)
-        return splice(target, data, find_end(data, codec, ordinal), self._signature(element))
+        data, element, end = _read_document(source, expected)
+        return splice(target, data, end, self._signature(element))
 
     def _signature(self, element: etree._Element) -> str:
         parent = element.getparent()
@@ -93,6 +89,22 @@ class PlainXmlSigner:
             f'<Signature xmlns="{DS}"><SignedInfo>{info}</SignedInfo>'
             f"<SignatureValue>{encode_base64(value)}</SignatureValue>{self._key_info}</Signature>"
         )
+
+
+def look_at_plain_xml(source: BinaryIO, expected: Measured) -> None:
+    """Raise `FormatRefused` where `PlainXmlSigner.sign` would, without a key (BEY-12)."""
+    _, element, _ = _read_document(source, expected)
+    canonical_element(element)
+
+
+def _read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, etree._Element, Place]:
+    """Read a file; return it, the element to sign, and where the signature goes."""
+    data = read_staged(source, expected)
+    codec = find_place(data).codec
+    root = parse_document(data)
+    refuse_conflicts(root)
+    element, ordinal = _find_signed(root)
+    return data, element, find_end(data, codec, ordinal)
 
 
 def _find_signed(root: etree._Element) -> tuple[etree._Element, int]:

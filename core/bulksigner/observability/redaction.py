@@ -12,9 +12,19 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
+
 from bulksigner.contract.settings import Secret
 
-__all__ = ["MASK", "Scrubber", "is_sensitive", "list_environment_secrets", "mask_cpf", "mask_emails"]
+__all__ = [
+    "MASK",
+    "Scrubber",
+    "is_sensitive",
+    "list_block_secrets",
+    "list_environment_secrets",
+    "mask_cpf",
+    "mask_emails",
+]
 
 MASK = "***"
 SHORTEST_SECRET = 12
@@ -103,6 +113,20 @@ def list_environment_secrets(environ: Mapping[str, str]) -> Iterator[Secret]:
             continue
         if "connectionstring" not in name.lower().replace("_", "") or _CREDENTIALS.search(value):
             yield Secret(value)
+
+
+def list_block_secrets(block: object, environ: Mapping[str, str]) -> Iterator[Secret]:
+    """Yield the secrets of a block of settings, and what the variables hold that it names, as by `PinEnvVar`.
+
+    Such a variable may have any name, so `list_environment_secrets` need not know it.
+    """
+    cls = type(block)
+    for field in attrs.fields(cls) if attrs.has(cls) else ():
+        value = getattr(block, field.name)
+        if isinstance(value, Secret):
+            yield value
+        elif field.name.endswith("_env_var") and isinstance(value, str) and environ.get(value):
+            yield Secret(environ[value])
 
 
 def _is_there(path: str) -> bool:

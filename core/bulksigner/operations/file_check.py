@@ -11,11 +11,13 @@ from typing import BinaryIO
 import attrs
 
 from bulksigner.contract.errors import BulkSignerError, NotAllowed, NotFound, StepFailed
+from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.validation import Finding, Severity, StagedFile
 from bulksigner.files.durable import copy_measured, remove_file
 from bulksigner.files.names import child_of
 from bulksigner.files.work import WorkRoots
+from bulksigner.formats.spec import BASELINE_B
 from bulksigner.intake.names import IgnoreRules, clean_client_name
 from bulksigner.intake.taken_names import TakenNames
 from bulksigner.intake.upload import DEFAULT_PROFILE, read_format
@@ -24,6 +26,7 @@ from bulksigner.pipeline.tasks import LookTask
 from bulksigner.pipeline.validators import ask_validators
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import OpenedProfile, StoredProfile
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["FileCheck", "FileReport", "output_of", "report_members"]
 
@@ -59,6 +62,7 @@ class FileCheck:
     names: TakenNames
     roots: WorkRoots
     look: Callable[[LookTask], tuple[Finding, ...]]
+    validation: CertificateValidation
     scrub: Callable[[str], str]
     now: Callable[[], datetime.datetime]
     options: Mapping[str, str] = attrs.field(factory=dict)
@@ -93,13 +97,13 @@ class FileCheck:
         """Look at a file on disk as if it had come under `name`; `format` wins over the profile's."""
         chosen = format or self.format_of(name, profile.stored)
         findings = (
-            *self._find_in_profile(profile),
+            *self._find_in_profile(profile, chosen),
             *self._find_in_name(name, profile.stored, chosen),
             *self._find_in_content(StagedFile(path, name, chosen, measured), profile),
         )
         return FileReport(profile.name, findings)
 
-    def _find_in_profile(self, profile: OpenedProfile) -> Iterator[Finding]:
+    def _find_in_profile(self, profile: OpenedProfile, format: Format) -> Iterator[Finding]:
         if not profile.stored.enabled:
             yield _error(
                 "profile.disabled", _PROFILE, f"The signing profile '{profile.name}' is disabled.", "Enable it."
@@ -107,10 +111,28 @@ class FileCheck:
         if profile.degraded is not None:
             text = f"Signing profile '{profile.name}' cannot sign: {self.scrub(profile.degraded)}"
             yield _error("profile.degraded", _PROFILE, text, "Mend what is named, then reopen or restart.")
-        # Apart from that it is degraded, which was told.
-        reason = attrs.evolve(profile, degraded=None).find_fault(self.now())
+        reason = profile.outside_validity(self.now())
         if reason is not None:
             yield _error("sign.certificate-invalid", "certificate", reason, "Configure a certificate that is in force.")
+        elif (refusal := self._find_refusal(profile)) is not None:
+            yield _error("sign.certificate-invalid", "certificate", refusal, "Look at `bulksigner profiles test`.")
+        try:
+            self._spec(profile, format)
+        except StepFailed as failed:
+            yield _error(failed.code or "sign.failed", _PROFILE, failed.message, "")
+
+    def _find_refusal(self, profile: OpenedProfile) -> str | None:
+        """Ask of the certificate what a job asks; may wait for its authority."""
+        if profile.key is None or not profile.stored.validate_certificate:
+            return None
+        verdict = self.validation.judge(profile.key, require_non_repudiation=profile.stored.require_non_repudiation)
+        if verdict.refused is None:
+            return None
+        return f"The certificate of signing profile '{profile.name}' was refused: {self.scrub(verdict.refused)}"
+
+    def _spec(self, profile: OpenedProfile, format: Format) -> SignatureSpec | None:
+        """Return what the signature would carry; raises `StepFailed`."""
+        return None if profile.rules is None else profile.rules.spec(format, self.now())
 
     def _find_in_name(self, name: str, stored: StoredProfile, format: Format) -> Iterator[Finding]:
         holder = self.names.holder_of(name)
@@ -134,9 +156,16 @@ class FileCheck:
             # Fails closed, as the job would.
             yield _error(broken.code or "internal", "validator", self.scrub(broken.message), "Mend the plugin.")
         try:
-            yield from self.look(
-                LookTask(file.path, file.format, file.measured, profile.stored.sign_options(self.options, file.format))
-            )
+            spec = self._spec(profile, file.format)
+        except StepFailed:
+            # Told already; the content is looked at all the same.
+            spec = None
+        joining = profile.stored.joining(file.file_name, file.format)
+        if joining is not None:
+            spec = attrs.evolve(spec or BASELINE_B, joining=joining)
+        try:
+            options = profile.stored.sign_options(self.options, file.format)
+            yield from self.look(LookTask(file.path, file.format, file.measured, options, spec))
         except BulkSignerError as failed:
             yield _error(failed.code or "sign.failed", "file", self.scrub(failed.message), "Look at the log.")
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -25,7 +25,7 @@ from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.formats.self_test import find_fault
 from bulksigner.observability import logs
 from bulksigner.observability.crashes import forbid_core_files, tell_crashes
-from bulksigner.observability.redaction import Scrubber
+from bulksigner.observability.redaction import Scrubber, list_block_secrets
 from bulksigner.pipeline.tasks import SignTask, carry_out
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.manager import discover
@@ -104,7 +104,7 @@ class _Bench:
 
     def open(self, lesson: Lesson) -> None:
         reference = lesson.reference
-        for secret in _secrets_of(reference.block):
+        for secret in list_block_secrets(reference.block, os.environ):
             self._scrubber.register(secret)
         source = self._registry.certificate_source(reference.source)
         # Should it not open, the key of an earlier block must not sign.
@@ -196,12 +196,3 @@ def _end_with_service() -> None:
     if service is not None:
         service.join()
         os._exit(1)
-
-
-def _secrets_of(block: object) -> Iterator[Secret]:
-    cls = type(block)
-    if attrs.has(cls):
-        for field in attrs.fields(cls):
-            value = getattr(block, field.name)
-            if isinstance(value, Secret):
-                yield value

@@ -91,6 +91,7 @@ class LookTask(Task[tuple[Finding, ...]]):
     format: Format
     measured: Measured
     options: Mapping[str, str] = attrs.field(factory=dict)
+    spec: SignatureSpec | None = None
 
 
 @attrs.frozen
@@ -206,7 +207,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
 def look_here(task: LookTask) -> tuple[Finding, ...]:
     """Look at a file in this process."""
     with durable.open_regular(task.staged) as source:
-        return find_defects(source, task.format, task.measured, PdfRules.read(task.options))
+        return find_defects(source, task.format, task.measured, PdfRules.read(task.options), task.spec)
 
 
 def check_here(task: CheckTask) -> Checked:

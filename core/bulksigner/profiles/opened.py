@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.policies import PolicyTable, shipped_policies
+from bulksigner.observability.redaction import list_block_secrets
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyHold, KeyReference, OpenedProfile, StoredProfile
 from bulksigner.profiles.rules import make_rules
@@ -275,10 +277,14 @@ class ProfileOpener:
         secrets: dict[str, Secret] = {}
         for field, envelope in stored.sealed.items():
             secret = Secret(_decode(field, self.sealer.open(stored.id, field, envelope)))
+            # Here already: a block that cannot be bound may be told of with its values.
             self.keep_secret(secret)
             secrets[key_of(field)] = secret
         cls = self.registry.block_of(source)
-        return None if cls is None else structure_block(cls, stored.certificate_block, secrets)
+        block = None if cls is None else structure_block(cls, stored.certificate_block, secrets)
+        for secret in list_block_secrets(block, os.environ):
+            self.keep_secret(secret)
+        return block
 
     def _bind_extras(self, stored: StoredProfile) -> Mapping[type[Any], object]:
         """Bind the keys of each loaded plugin; keys the profile does not set take their defaults."""

@@ -29,7 +29,7 @@ Responder = Callable[..., None]
 def create_app(services: WebServices, routes: Sequence[Route] = ROUTES) -> falcon.App[Any, Any]:
     """Return the application; it holds no state of its own beside the services."""
     routes = [attrs.evolve(route, policy=services.policies.get(route.path, route.policy)) for route in routes]
-    app: falcon.App[Any, Any] = falcon.App(middleware=[_Envelope(routes, services.entrance)])
+    app: falcon.App[Any, Any] = falcon.App(request_type=_Request, middleware=[_Envelope(routes, services.entrance)])
     Problems(services.codes, environment=services.environment, scrub=services.scrub).install(app)
     guard = Guard(services.api_key, services.api_key_header, services.sessions)
     for path in dict.fromkeys(route.path for route in routes):
@@ -94,6 +94,19 @@ def _without_body(respond: Responder) -> Responder:
     return respond_head
 
 
+class _Request(falcon.Request):
+    """Has from the first what its answer and its log lines tell: Falcon refuses some before any middleware runs."""
+
+    def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
+        super().__init__(env, options)
+        ids = RequestIds.of(self.get_header("traceparent"))
+        self.context.ids = ids
+        self.context.statuses = {}
+        self.context.form = self.context.ticket = None
+        self.context.client = Client("")
+        self.context.log = CONTEXT.set({"trace_id": ids.trace_id, "request_id": ids.request_id})
+
+
 class _Envelope:
     """What every request and every answer has, whatever the route does."""
 
@@ -102,13 +115,7 @@ class _Envelope:
         self._entrance = entrance
 
     def process_request(self, request: falcon.Request, _: falcon.Response) -> None:
-        ids = RequestIds.of(request.get_header("traceparent"))
-        request.context.ids = ids
-        request.context.statuses = {}
         request.context.routes = self._routes
-        request.context.form = request.context.ticket = None
-        request.context.client = Client("")
-        request.context.log = CONTEXT.set({"trace_id": ids.trace_id, "request_id": ids.request_id})
         self._entrance.receive(request)
 
     def process_response(self, request: falcon.Request, response: falcon.Response, *_: object) -> None:

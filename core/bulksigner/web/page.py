@@ -49,7 +49,7 @@ class _Writer:
     def page(self, culture: str) -> Iterator[str]:
         info = self._document["info"]
         yield f'<!DOCTYPE html>\n<html lang="{culture}">\n<head>\n<meta charset="utf-8">\n'
-        yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         yield f"<title>{self._label('REST API')} · bulksigner</title>\n"
         yield '<link rel="stylesheet" href="/static/reference.css">\n</head>\n<body>\n<main>\n'
         yield f"<h1>{self._label('REST API')}</h1>\n<p>bulksigner {html.escape(info['version'])} · "

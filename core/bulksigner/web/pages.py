@@ -118,10 +118,14 @@ def _token(services: WebServices, request: falcon.Request, response: falcon.Resp
 
 def _send(response: falcon.Response, culture: str, title: str, body: str) -> None:
     response.content_type = falcon.MEDIA_HTML
+    # With the policy of the header (SEC-39) a browser sends forms with the Origin `null`, which is refused (SEC-35).
+    # Browsers ask for an icon of their own accord, unless the page has one.
     response.text = f"""<!DOCTYPE html>
 <html lang="{culture}">
 <head>
 <meta charset="utf-8">
+<meta name="referrer" content="same-origin">
+<link rel="icon" href="data:,">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title} · Bulk Signer</title>
 <link rel="stylesheet" href="{STYLE_PATH}">

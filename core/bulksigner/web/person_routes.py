@@ -92,6 +92,7 @@ PERSON_ROUTES = (
         codes("culture.not-supported", "auth.csrf"),
         "Choose the language of pages for a year, and go on to a page of this service",
         query=culture.QUERY,
+        body=TOKEN_FORM,
     ),
     Route(
         "GET",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,50 @@ def test_each_kind_of_signature_leaves_the_service(
     issuers = [*roots, authority.intermediate.public_bytes(Encoding.DER)]
     verdict = verify_xml_with_xmlsec1(harness.output("nota.signed.xml"), issuers, id_attributes=[f"{NFE}:infNFe"])
     assert verdict, verdict.output
+
+
+def test_a_file_is_judged_by_what_its_profile_signs(make: Callable[..., Harness]) -> None:
+    """BEY-10: the verdict before a file is sent is that of its job, whatever the profile makes of it."""
+    harness = make(["default", "further", "counter", "invoices", "closed"])
+    harness.drop("slip.bin", b"content of a slip", folder="default")
+    [first] = harness.run_until_idle()
+    assert first.status is JobStatus.COMPLETED, first.error_message
+    signed = harness.output("slip.bin.p7m").read_bytes()
+    files = {
+        "further-good.p7m": ("further", signed),
+        "further-none.p7m": ("further", b"no cms"),
+        "further-plain.bin": ("further", b"not signed yet"),
+        "counter-good.p7m": ("counter", signed),
+        "counter-cut.p7m": ("counter", signed[:-1]),
+        "invoice-good.xml": ("invoices", INVOICE),
+        "invoice-no-id.xml": ("invoices", INVOICE.replace(b' Id="NFe1"', b"")),
+        "invoice-twice.xml": ("invoices", INVOICE.replace(b"</infNFe>", b'</infNFe><infNFe Id="b"><a/></infNFe>')),
+        "invoice-not.xml": ("invoices", b"<a>1</a>"),
+        "closed.xml": ("closed", INVOICE),
+    }
+    check = harness.service.file_check
+    foretold = {
+        name: check.receive(io.BytesIO(content), file_name=name, profile=profile, format=None)
+        for name, (profile, content) in files.items()
+    }
+    for name, (profile, content) in files.items():
+        harness.drop(name, content, folder=profile)
+    harness.run_until_idle()
+    jobs = [job for job in harness.jobs() if job.file_name in foretold]
+    assert len(jobs) == len(foretold)
+    for job in jobs:
+        report = foretold[job.file_name]
+        assert report.would_sign is (job.status is JobStatus.COMPLETED), (job.file_name, job.error_message, report)
+        if not report.would_sign:
+            [finding] = report.findings
+            assert finding.code == job.error_code
+            assert finding.text.rstrip(".") in (job.error_message or "")
+    assert [name for name, report in foretold.items() if report.would_sign] == [
+        "further-good.p7m",
+        "further-plain.bin",
+        "counter-good.p7m",
+        "invoice-good.xml",
+    ]
 
 
 def test_what_is_over_signs_nothing(make: Callable[..., Harness]) -> None:

@@ -180,6 +180,7 @@ def aviary(tmp_path: Path, authority: Authority) -> Aviary:
         if row.path != "ConnectionStrings:Default":
             aviary.environment[row.variable] = aviary.hatch(row.path)
     aviary.environment["BULK_SIGNER_PKCS11_PIN"] = aviary.hatch("the PIN of a token")
+    aviary.environment["SECOND_SLOT"] = aviary.hatch("the PIN in a variable that a profile names")
     password = aviary.canaries["Signing:Profiles[]:Certificate:Pfx:Password"]
     authority.issue().write_pfx(tmp_path / "good.pfx", password)
     authority.issue().write_pfx(tmp_path / "other.pfx", aviary.hatch("typed"))
@@ -210,6 +211,10 @@ def settings_of(tmp_path: Path, **more: object) -> dict[str, object]:
         settings[f"Signing:Profiles:{number}:ValidateCertificate"] = "false"
         settings[f"Signing:Profiles:{number}:Certificate:Pfx:Path"] = tmp_path / file
     settings["Signing:Profiles:2:Method"] = "Leaky"
+    token = {"ModulePath": tmp_path / "none.so", "Thumbprint": "0" * 40, "PinEnvVar": "SECOND_SLOT"}
+    settings |= {f"Signing:Profiles:3:Certificate:Pkcs11:{key}": value for key, value in token.items()}
+    profile = {"Name": "token", "Format": "Pades", "ValidateCertificate": "false", "Certificate:Source": "Pkcs11"}
+    settings |= {f"Signing:Profiles:3:{key}": value for key, value in profile.items()}
     return settings | {key.replace("__", ":"): value for key, value in more.items()}
 
 
@@ -322,6 +327,8 @@ def test_no_secret_shows_whatever_goes_wrong(aviary: Aviary, service: ServedServ
         # Secrets that people type where they do not belong.
         key, pin = aviary.canaries["Auth:ApiKey"], aviary.canaries["the PIN of a token"]
         assert client.post("/api/pipeline/pause", json={"reason": f"the PIN is {pin}"}).status_code == 200
+        assert upload("token.pdf", pdf_file(), profile="token").status_code == 202
+        client.get(f"/api/profiles/{urllib.parse.quote(aviary.canaries['the PIN in a variable that a profile names'])}")
         waiting = upload("waiting.pdf", pdf_file()).json()["jobId"]
         client.post(f"/api/jobs/{waiting}/cancel", json={"reason": f"key {urllib.parse.quote(key, safe='')}"})
         client.post("/api/pipeline/resume", json={"reason": base64.b64encode(f"a:{key}".encode()).decode()})

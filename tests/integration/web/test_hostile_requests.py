@@ -7,7 +7,9 @@ import json
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.web.served_web import FORM, HEAD, KEY, MAX_UPLOAD_BYTES, TAIL, Host, read_all, serving
@@ -75,6 +77,15 @@ def test_what_has_two_meanings_is_refused(host: Host, raw: bytes) -> None:
     assert answer.count(b"HTTP/1.") == 1
     assert problem_of(answer)["code"] == "request.invalid"
     assert host.request("GET", "/api/health")[0].status == 200
+
+
+@pytest.mark.parametrize("method", [b"WEBSOCKET", b"CONNECT", b"TRACE", b"BREW"])
+def test_a_method_of_no_route_gets_a_problem(host: Host, method: bytes) -> None:
+    """API-03, API-05: also one that the framework refuses by itself, before anything of ours has run."""
+    answer = exchange(host, method + b" /api/health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    assert answer.split(b" ", 2)[1] in (b"400", b"405")
+    assert problem_of(answer)["code"] == "request.invalid"
+    assert b"X-Content-Type-Options: nosniff" in answer
 
 
 def test_chunks_are_no_way_around(host: Host) -> None:
@@ -156,20 +167,32 @@ def test_a_refused_client_reads_its_answer(host: Host) -> None:
 
 
 class FullFile(io.BytesIO):
-    """A file on a volume without space."""
+    """A file on a volume with space for `room` bytes; it fails once more when it is closed with bytes left to write."""
 
-    def __init__(self, *_: object, **__: object) -> None:
+    def __init__(self, *_: object, room: int, **__: object) -> None:
         super().__init__()
+        self._room = room
+        self._has_failed = False
 
-    def write(self, _: object) -> int:
-        raise OSError(28, "No space left on device")
+    def write(self, content: Any) -> int:
+        if self.tell() + len(content) > self._room:
+            self._has_failed = True
+            raise OSError(28, "No space left on device")
+        return super().write(content)
+
+    def close(self) -> None:
+        super().close()
+        if self._has_failed:
+            self._has_failed = False
+            raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_while_a_body_comes_in(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [0, 1_000_000])
+def test_a_full_disk_while_a_body_comes_in(host: Host, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """BEY-22, API-05: the client is told with a problem, nothing reaches the app, and the next request is served."""
     body = HEAD + b"x" * 2_000_000 + TAIL
     with monkeypatch.context() as patched:
-        patched.setattr(channels.tempfile, "TemporaryFile", FullFile)
+        patched.setattr(channels.tempfile, "TemporaryFile", partial(FullFile, room=room))
         head = b"POST /api/files HTTP/1.1\r\nHost: h\r\n" + KEY_LINE + FORM_LINE
         answer = exchange(host, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     assert answer.startswith(b"HTTP/1.1 500")

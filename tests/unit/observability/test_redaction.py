@@ -9,12 +9,14 @@ import re
 import urllib.parse
 from pathlib import Path
 
+import attrs
 import pytest
 
 from bulksigner.contract.settings import Secret
 from bulksigner.observability.redaction import (
     Scrubber,
     is_sensitive,
+    list_block_secrets,
     list_environment_secrets,
     mask_cpf,
     mask_emails,
@@ -157,3 +159,20 @@ def test_variables_that_are_named_like_secrets(tmp_path: Path) -> None:
     }
     found = [secret.reveal() for secret in list_environment_secrets(environ)]
     assert found == ["pin of a token", "of the database", "/starts like a path", "postgresql://u:p@h/d"]
+
+
+@attrs.frozen
+class Block:
+    password: Secret
+    pin_env_var: str
+    other_env_var: str | None = None
+    path: str = "/key"
+
+
+def test_a_block_s_secrets_are_its_own_and_those_of_the_variables_it_names() -> None:
+    """SEC-43, SEC-56: a PIN is known whatever the variable is called; one that is not set is none."""
+    environ = {"SECOND_SLOT": "open sesame, please", "/key": "not named"}
+    found = [secret.reveal() for secret in list_block_secrets(Block(Secret("own"), "SECOND_SLOT"), environ)]
+    assert found == ["own", "open sesame, please"]
+    assert list(list_block_secrets(Block(Secret("own"), "MISSING"), environ)) == [Secret("own")]
+    assert list(list_block_secrets(None, environ)) == []

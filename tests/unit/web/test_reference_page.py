@@ -58,7 +58,7 @@ def test_nothing_is_inline_or_from_elsewhere(client: TestClient) -> None:
     reader, _ = read(client, "en")
     assert not {"script", "style", "iframe", "img", "form"} & set(reader.tags)
     assert not {name for name in reader.attributes if name == "style" or name.startswith("on")}
-    assert reader.fetched == ["/static/reference.css"]
+    assert reader.fetched == ["data:,", "/static/reference.css"]
     inside = {link[1:] for link in reader.links if link.startswith("#")}
     assert inside <= set(reader.ids)
     assert len(reader.ids) == len(set(reader.ids))

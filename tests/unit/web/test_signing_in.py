@@ -200,6 +200,26 @@ def test_another_site_is_refused_even_with_the_token(browser: Browser, headers: 
     assert browser.ask("POST", "/api/rescan", headers=headers | {"X-API-Key": KEY}).status_code == 200
 
 
+def origin_of_a_form_on(page: Result) -> str:
+    """Return the `Origin` of a form that is sent from this page, as the Fetch standard has it (3.2, "append")."""
+    match = re.search(r'<meta name="referrer" content="([^"]+)">', page.text)
+    policy = match[1] if match is not None else page.headers["referrer-policy"]
+    return "null" if policy == "no-referrer" else "http://falconframework.org"
+
+
+def test_a_browser_signs_in_and_out_by_the_forms(browser: Browser) -> None:
+    """SEC-35, SEC-39: what a browser says of the origin depends on the page the form is on."""
+    page = browser.ask("GET", "/login")
+    headers = {"Origin": origin_of_a_form_on(page), "Sec-Fetch-Site": "same-origin"}
+    fields = {"csrfToken": browser.token(), "ApiKey": KEY}
+    assert browser.post_form("/api/auth/login", headers=headers, **fields).status_code == 302
+    page = browser.ask("GET", "/access-denied")
+    headers = {"Origin": origin_of_a_form_on(page), "Sec-Fetch-Site": "same-origin"}
+    fields = {"csrfToken": browser.session_token()}
+    assert browser.post_form("/api/auth/logout", headers=headers, **fields).status_code == 302
+    assert browser.ask("GET", "/api/whoami").status_code == 401
+
+
 def test_the_token_may_be_a_field_of_the_form(browser: Browser) -> None:
     """SEC-34: a page without scripts sends it so."""
     browser.sign_in()
