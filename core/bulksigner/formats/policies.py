@@ -186,8 +186,14 @@ class PolicyTable:
         reasons = [(row, row.withdrawn or row.object_to(key)) for row in rows]
         usable = [row for row, reason in reasons if not reason]
         if not usable:
-            told = "; ".join(f"{row.version}: {reason}" for row, reason in reasons)
-            raise PermanentFailure(f"No version of the policy {level} for {format.value} can be used ({told}).")
+            by_reason: dict[str, list[str]] = {}
+            for row, reason in reasons:
+                by_reason.setdefault(reason or "", []).append(row.version)
+            told = "; ".join(f"{', '.join(versions)}: {reason}" for reason, versions in by_reason.items())
+            raise PermanentFailure(
+                f"No version of the policy {level} for {format.value} can be used ({told}). Choose a certificate that "
+                "one of them allows, or Policy=B-B to sign without a policy."
+            )
         return usable
 
 

@@ -10,9 +10,16 @@ import sys
 import time
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.x509.oid import NameOID
 
 from bulksigner.testing.certificates import AURORA, make_authority
 from bulksigner.testing.files import pdf_file
+
+PASSWORD = "senha-de-um-teste"
 
 
 def test_init_check_and_a_short_serve_agree(run, made, environment):
@@ -45,6 +52,39 @@ def test_init_check_and_a_short_serve_agree(run, made, environment):
     assert service.returncode == 0, printed
     assert "Service ready" in printed
     assert url in printed
+
+
+@pytest.fixture
+def unlisted_pfx(tmp_path):
+    """A PKCS#12 file under a root that calls itself one of ICP-Brasil, which no policy lists."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ICP-Brasil"), x509.NameAttribute(NameOID.COMMON_NAME, "Own")]
+    )
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=99))
+    made = pkcs12.serialize_key_and_certificates(
+        b"own", key, builder.sign(key, hashes.SHA256()), None, BestAvailableEncryption(PASSWORD.encode())
+    )
+    path = tmp_path / "own.pfx"
+    path.write_bytes(made)
+    return path
+
+
+def test_init_chooses_no_policy_that_the_certificate_cannot_sign(run, tmp_path, unlisted_pfx):
+    """ICP-03, OPS-203: `init` says why and writes what signs; `check` objects to what a start would degrade."""
+    ran = run("init", "signer", "--pfx", str(unlisted_pfx), BULK_SIGNER_INIT_PFX_PASSWORD=PASSWORD)
+    assert ran.code == 0, ran.err
+    assert 'It says Policy = "B-B"' in ran.out
+    assert "does not list the root" in ran.out
+    target = tmp_path / "signer" / "settings.toml"
+    text = target.read_text(encoding="utf-8")
+    assert '\nPolicy = "B-B"\n' in text
+    assert "ok    signing-profile:default" in run("check", folder=target.parent).out
+    target.write_text(text.replace('\nPolicy = "B-B"\n', "\n"), encoding="utf-8")
+    checked = run("check", folder=target.parent)
+    assert "WARN  signing-profile:default  No version of the policy AD-RB" in checked.out
+    assert "Policy=B-B" in checked.out
 
 
 def test_init_prepares_encrypted_outputs_and_check_tries_them(run, made):
