@@ -245,6 +245,13 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
 
 
 def _try_key(foundation: Foundation, seed: ProfileSeed, planned: StoredProfile) -> str:
+    unmet = foundation.registry.unmet(planned.extras)
+    if unmet is not None:
+        raise BulkSignerError(unmet)
+    method = foundation.registry.signing_method(planned.method)
+    with foundation.registry.guard(method):
+        if not method.needs_certificate:
+            return f"needs no key: the method {planned.method} signs"
     choice = seed.certificate
     if choice is None:
         raise BulkSignerError("no certificate is configured")

@@ -7,6 +7,7 @@ import datetime
 import errno
 import getpass
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -206,6 +207,8 @@ def _find_refusal(desk: Desk, opened: OpenedProfile) -> str | None:
     """Check the certificate as the service would before signing, which may ask its authority over the network."""
     if opened.key is None or not opened.stored.validate_certificate:
         return None
+    # The verdict is printed here, and no handler is there for the line of the log.
+    logging.getLogger("bulksigner.trust").addHandler(logging.NullHandler())
     asked = opened.stored.require_non_repudiation
     refused = desk.validation.judge(opened.key, require_non_repudiation=asked).refused
     return None if refused is None else f"the check before signing refuses it: {refused}"

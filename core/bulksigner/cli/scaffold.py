@@ -98,20 +98,19 @@ def _write_starter(folder: Path, *, pfx: str | None, force: bool) -> int:
         raise BulkSignerError(f"There is no file {certificate}; give --pfx the path of a .pfx or .p12 file.")
     password = _ask_password(certificate) if pfx else ""
     inbox, trust = folder / "inbox", folder / "trust"
-    parts = dict(
-        api_key=_quoted(secrets.token_urlsafe(32)),
-        root=_quoted(str(folder / "data")),
-        inbox=_quoted(str(inbox)),
-        trust=_quoted(str(trust)),
-        database=_quoted(str(folder / "data" / "db" / "bulksigner.db")),
-        salt=_quoted(base64.b64encode(secrets.token_bytes(32)).decode()),
-        sealing_key=_quoted(secrets.token_urlsafe(48)),
-        pfx=_quoted(str(certificate)),
-        password=_quoted(password),
-    )
-    text, objection = _TEMPLATE.format(**parts, policy=f"# {_WITHOUT_POLICY}"), None
-    if pfx:
-        objection = _find_fault(text, trust)
+    parts = {
+        "api_key": _quoted(secrets.token_urlsafe(32)),
+        "root": _quoted(str(folder / "data")),
+        "inbox": _quoted(str(inbox)),
+        "trust": _quoted(str(trust)),
+        "database": _quoted(str(folder / "data" / "db" / "bulksigner.db")),
+        "salt": _quoted(base64.b64encode(secrets.token_bytes(32)).decode()),
+        "sealing_key": _quoted(secrets.token_urlsafe(48)),
+        "pfx": _quoted(str(certificate)),
+        "password": _quoted(password),
+    }
+    text = _TEMPLATE.format(**parts, policy=f"# {_WITHOUT_POLICY}")
+    objection = _find_fault(text, trust) if pfx else None
     if objection is not None:
         text = _TEMPLATE.format(**parts, policy=_WITHOUT_POLICY)
         fault = _find_fault(text, trust)

@@ -190,9 +190,12 @@ class PolicyTable:
             for row, reason in reasons:
                 by_reason.setdefault(reason or "", []).append(row.version)
             told = "; ".join(f"{', '.join(versions)}: {reason}" for reason, versions in by_reason.items())
+            can = "can" if version is None else "cannot"
+            which = "No version of the policy" if version is None else f"Version {version} of the policy"
+            advice = "" if version is None else f"Policy={level} for the newest that can, "
             raise PermanentFailure(
-                f"No version of the policy {level} for {format.value} can be used ({told}). Choose a certificate that "
-                "one of them allows, or Policy=B-B to sign without a policy."
+                f"{which} {level} {can} be used for {format.value} with this certificate ({told}). Choose another "
+                f"certificate, {advice}or Policy=B-B to sign without a policy."
             )
         return usable
 

@@ -83,8 +83,27 @@ def test_init_chooses_no_policy_that_the_certificate_cannot_sign(run, tmp_path, 
     assert "ok    signing-profile:default" in run("check", folder=target.parent).out
     target.write_text(text.replace('\nPolicy = "B-B"\n', "\n"), encoding="utf-8")
     checked = run("check", folder=target.parent)
-    assert "WARN  signing-profile:default  No version of the policy AD-RB" in checked.out
+    assert "WARN  signing-profile:default  No version of the policy AD-RB can be used" in checked.out
     assert "Policy=B-B" in checked.out
+
+
+@pytest.mark.parametrize("line", ['Policy = "B-B"', 'PadesFilter = "Etsi"'])
+def test_init_offers_what_pdf_readers_know(run, made, line):
+    """ICP-10, CFG-188: each line that the settings file offers is accepted as it stands, and `init` says why."""
+    target = made / "settings.toml"
+    text = target.read_text(encoding="utf-8")
+    assert text.count(f"# {line}\n") == 1
+    target.write_text(text.replace(f"# {line}\n", f"{line}\n"), encoding="utf-8")
+    checked = run("check", folder=made)
+    assert checked.code == 0, checked.out + checked.err
+    assert "ok    signing-profile:default" in checked.out
+
+
+def test_check_foresees_a_method_that_nothing_here_has(run, made):
+    """OPS-203, OPS-33: before the first start as well."""
+    checked = run("check", folder=made, Signing__Profiles__0__Method="LacunaSigner")
+    assert "WARN  signing-profile:default" in checked.out
+    assert "bulksigner-lacuna-signer" in checked.out
 
 
 def test_init_prepares_encrypted_outputs_and_check_tries_them(run, made):
