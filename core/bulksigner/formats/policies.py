@@ -168,7 +168,9 @@ class PolicyTable:
         """Say why a policy cannot be named for a format, or None where it can."""
         if not self.versions(format, level):
             known = sorted({row.level for row in self.rows if row.format is format})
-            return f"there is no policy {level} for {format.value}; known are {', '.join(known) or 'none'}"
+            if not known:
+                return f"there is no policy for {format.value} at all ({self.origin})"
+            return f"there is no policy {level} for {format.value}; known are {', '.join(known)}"
         if not self.versions(format, level, version):
             known = [row.version for row in self.versions(format, level)]
             return f"{level} for {format.value} has no version {version}; known are {', '.join(known)}"
