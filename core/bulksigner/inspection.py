@@ -37,10 +37,11 @@ from bulksigner.observability.readiness import Readiness
 from bulksigner.observability.redaction import Scrubber
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
-from bulksigner.profiles.model import find_invalidity
+from bulksigner.profiles.model import StoredProfile, find_invalidity
 from bulksigner.profiles.opened import explain_no_roots, open_profiles, read_validity
+from bulksigner.profiles.rules import make_rules
 from bulksigner.profiles.seal import Sealer
-from bulksigner.profiles.seed import foresee_import, report_ignored
+from bulksigner.profiles.seed import foresee_import, planned_profiles, report_ignored
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import Store
 from bulksigner.records.migrate import known_migrations, schema_version
@@ -217,8 +218,8 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     """Try the keys that the first start would import, and foresee what it would say of profiles and folders."""
     core = foundation.settings.core
     seeds = core.signing.profiles or (ProfileSeed(name=DEFAULT_NAME, certificate=core.signing.certificate),)
-    for seed in seeds:
-        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed))
+    for seed, planned in zip(seeds, planned_profiles(core), strict=True):
+        yield _asked(f"signing-profile:{seed.name}", False, partial(_try_key, foundation, seed, planned))
     facts = [
         ProfileFacts(
             seed.name,
@@ -243,16 +244,27 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
     alerts += find_alerts(facts, now=utc_now(), folder_warnings=list_folder_warnings(report))
 
 
-def _try_key(foundation: Foundation, seed: ProfileSeed) -> str:
+def _try_key(foundation: Foundation, seed: ProfileSeed, planned: StoredProfile) -> str:
+    unmet = foundation.registry.unmet(planned.extras)
+    if unmet is not None:
+        raise BulkSignerError(unmet)
+    method = foundation.registry.signing_method(planned.method)
+    with foundation.registry.guard(method):
+        if not method.needs_certificate:
+            return f"needs no key: the method {planned.method} signs"
     choice = seed.certificate
     if choice is None:
         raise BulkSignerError("no certificate is configured")
     source = foundation.registry.certificate_source(choice.source)
     with foundation.registry.guard(source):
         key: OpenedKey = source.open(choice.block)
-        certificate, holder = key.certificate, _holder(key)
-        key.close()
-    fault = find_invalidity(seed.name, *read_validity(certificate), utc_now())
+        try:
+            certificate, holder = key.certificate, _holder(key)
+            rules = make_rules(planned, key, foundation.policies)
+        finally:
+            key.close()
+    now = utc_now()
+    fault = find_invalidity(seed.name, *read_validity(certificate), now) or rules.find_fault(now)
     if fault is not None:
         raise BulkSignerError(fault)
     return f"opens ({source.locator(choice.block)}){holder}"

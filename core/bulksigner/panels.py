@@ -10,7 +10,13 @@ from importlib import metadata
 from bulksigner.boot import product_version
 from bulksigner.console import banner
 from bulksigner.console.host import find_host_mode
-from bulksigner.console.profile_panel import find_alerts, list_folder_warnings, list_profiles, profiles_panel
+from bulksigner.console.profile_panel import (
+    describe_policies,
+    find_alerts,
+    list_folder_warnings,
+    list_profiles,
+    profiles_panel,
+)
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import utc_now
 from bulksigner.life import Service
@@ -57,6 +63,7 @@ def _facts(service: Service, listen: Sequence[str]) -> banner.BannerFacts:
         operational_store=service.store.label,
         signing_engine=f"{service.engine.label}; {_libraries()}",
         certificate_source=next(iter(places)) if len(places) == 1 else ("profiles" if places else "none"),
+        signing_policy=describe_policies(service.profiles),
         poll_interval=datetime.timedelta(seconds=settings.core.pipeline.poll_interval_seconds),
         version=product_version(),
         logs=_describe_logs(settings.core.logging),

@@ -7,6 +7,7 @@ import datetime
 import errno
 import getpass
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from bulksigner.cli.desk import Desk, open_desk
 from bulksigner.console.certificate import describe_certificate
+from bulksigner.console.profile_panel import list_exceptions
 from bulksigner.contract.errors import BulkSignerError, NotFound
 from bulksigner.contract.settings import Secret
 from bulksigner.profiles.change import KEEP, ProfileChange
@@ -70,6 +72,7 @@ def _tokens(desk: Desk, profile: StoredProfile) -> list[str]:
         f"encrypt={'on' if profile.encrypt else 'off'}",
         f"validate-cert={'on' if profile.validate_certificate else 'off'}",
     ]
+    parts += list_exceptions(profile)
     if profile.input_folder is not None:
         missing = "" if profile.input_folder in desk.folders else " (not configured on this host)"
         parts.append(f"folder={profile.input_folder}{missing}")
@@ -162,9 +165,15 @@ def _tell(desk: Desk, saved: Saved) -> int:
     print(f"Profile '{profile.name}' saved (row version {profile.row_version}).")
     seconds = 2 * desk.poll_interval_seconds
     print(f"A running service takes it over within {seconds:g} seconds; jobs already queued keep their profile.")
-    if before is None or before.certificate_version != profile.certificate_version:
-        print(f"See that its certificate opens: bulksigner profiles test {profile.name}")
+    if before is None or _what_its_key_must_do(before) != _what_its_key_must_do(profile):
+        print(f"See that its certificate opens and signs so: bulksigner profiles test {profile.name}")
     return 0
+
+
+def _what_its_key_must_do(profile: StoredProfile) -> tuple[object, ...]:
+    """Return what decides whether the key signs: the certificate, and what a signature is to be."""
+    kind = (profile.format, profile.policy, profile.xml_flavor, profile.xml_sha1_until)
+    return (profile.certificate_version, *kind, profile.validate_certificate, profile.require_non_repudiation)
 
 
 def _test(desk: Desk, parsed: argparse.Namespace) -> int:
@@ -198,6 +207,8 @@ def _find_refusal(desk: Desk, opened: OpenedProfile) -> str | None:
     """Check the certificate as the service would before signing, which may ask its authority over the network."""
     if opened.key is None or not opened.stored.validate_certificate:
         return None
+    # The verdict is printed here, and no handler is there for the line of the log.
+    logging.getLogger("bulksigner.trust").addHandler(logging.NullHandler())
     asked = opened.stored.require_non_repudiation
     refused = desk.validation.judge(opened.key, require_non_repudiation=asked).refused
     return None if refused is None else f"the check before signing refuses it: {refused}"

@@ -61,7 +61,10 @@ Name = "default"
 # Checks chain and revocation before signing; set it to true once the folder above holds the root of your certificate.
 ValidateCertificate = false
 # Signatures are of the ICP-Brasil policy AD-RB. "B-B" makes them without a policy, as for a certificate of others.
-# Policy = "B-B"
+{policy}
+# Common PDF readers and pdfsig do not know the signatures that the policy asks for in PDF files. "Etsi" makes them in
+# the form that all readers know, which not every verifier of ICP-Brasil accepts; with "B-B" they are so anyway.
+# PadesFilter = "Etsi"
 
 [Signing.Profiles.Certificate]
 Source = "Pfx"
@@ -70,6 +73,9 @@ Source = "Pfx"
 Path = {pfx}
 Password = {password}
 """
+
+
+_WITHOUT_POLICY = 'Policy = "B-B"'
 
 
 def init(directory: str, *, pfx: str | None, force: bool) -> int:
@@ -92,23 +98,36 @@ def _write_starter(folder: Path, *, pfx: str | None, force: bool) -> int:
         raise BulkSignerError(f"There is no file {certificate}; give --pfx the path of a .pfx or .p12 file.")
     password = _ask_password(certificate) if pfx else ""
     inbox, trust = folder / "inbox", folder / "trust"
-    text = _TEMPLATE.format(
-        api_key=_quoted(secrets.token_urlsafe(32)),
-        root=_quoted(str(folder / "data")),
-        inbox=_quoted(str(inbox)),
-        trust=_quoted(str(trust)),
-        database=_quoted(str(folder / "data" / "db" / "bulksigner.db")),
-        salt=_quoted(base64.b64encode(secrets.token_bytes(32)).decode()),
-        sealing_key=_quoted(secrets.token_urlsafe(48)),
-        pfx=_quoted(str(certificate)),
-        password=_quoted(password),
-    )
-    if pfx:
-        _try_certificate(text, trust)
+    parts = {
+        "api_key": _quoted(secrets.token_urlsafe(32)),
+        "root": _quoted(str(folder / "data")),
+        "inbox": _quoted(str(inbox)),
+        "trust": _quoted(str(trust)),
+        "database": _quoted(str(folder / "data" / "db" / "bulksigner.db")),
+        "salt": _quoted(base64.b64encode(secrets.token_bytes(32)).decode()),
+        "sealing_key": _quoted(secrets.token_urlsafe(48)),
+        "pfx": _quoted(str(certificate)),
+        "password": _quoted(password),
+    }
+    text = _TEMPLATE.format(**parts, policy=f"# {_WITHOUT_POLICY}")
+    objection = _find_fault(text, trust) if pfx else None
+    if objection is not None:
+        text = _TEMPLATE.format(**parts, policy=_WITHOUT_POLICY)
+        fault = _find_fault(text, trust)
+        if fault is not None:
+            raise BulkSignerError(f"The certificate cannot be used; nothing was written. {fault}")
     for made in (inbox, trust):
         made.mkdir(parents=True, exist_ok=True, mode=0o750)
     _write_private(target, text)
     print(f"Wrote {target}")
+    if objection is not None:
+        print(f"  It says {_WITHOUT_POLICY}, which signs without the policy of ICP-Brasil, because:")
+        print(f"  {objection}")
+    else:
+        print(
+            "  Signatures are of the ICP-Brasil policy AD-RB, which common PDF readers and pdfsig cannot judge in PDF"
+        )
+        print("  files. Where they must, take the # from PadesFilter in that file before the first start.")
     if not pfx:
         print(f"  Put your certificate at {certificate} and its password into the settings file,")
         print("  before the first start: the profile is read once.")
@@ -138,17 +157,16 @@ def _ask_password(certificate: Path) -> str:
     return getpass.getpass(f"Password of {certificate.name}: ")
 
 
-def _try_certificate(text: str, trust: Path) -> None:
-    """Open the key with the settings as they would be written; the first start stores the password, right or wrong."""
+def _find_fault(text: str, trust: Path) -> str | None:
+    """Open the key with the settings as they would be written, since the first start stores them, right or wrong."""
     with tempfile.TemporaryDirectory() as folder:
         # The folder of roots is not there yet, and nothing but the key is tried.
         tried = text.replace(f"RootsPath = {_quoted(str(trust))}\n", "")
         _write_private(Path(folder) / "settings.toml", tried)
         # Variables of this terminal may be meant for another service.
         report = inspect(lay_foundation({"BULK_SIGNER_ALLOW_ROOT": "1"}, Path(folder)))
-    for row in report.rows:
-        if row.name.startswith("signing-profile:") and not row.ok:
-            raise BulkSignerError(f"The certificate cannot be used; nothing was written. {row.detail}")
+    faults = (row.detail for row in report.rows if row.name.startswith("signing-profile:") and not row.ok)
+    return next(faults, None)
 
 
 def _quoted(text: str) -> str:

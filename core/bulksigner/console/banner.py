@@ -45,6 +45,7 @@ class BannerFacts:
     operational_store: str
     signing_engine: str
     certificate_source: str
+    signing_policy: str
     poll_interval: datetime.timedelta
     version: str
     logs: str
@@ -97,7 +98,7 @@ def ready_panel(facts: BannerFacts) -> str:
     rows += [
         ("signing engine", facts.signing_engine),
         ("cert source", facts.certificate_source),
-        ("signing policy", "PAdES + CAdES + XAdES baseline (B-B), no national policy"),
+        ("signing policy", facts.signing_policy),
         ("trust set", facts.trust_set),
         ("encryption", ENABLED if facts.encrypts else "disabled"),
         *([("retention", facts.retention)] if facts.retention is not None else []),

@@ -12,12 +12,24 @@ from bulksigner.console.banner import framed
 from bulksigner.contract.signing import Format
 from bulksigner.observability.logs import escape
 from bulksigner.profiles.expiry import describe_end
+from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
-from bulksigner.settings.signatures import DEFAULT_POLICY, XmlFlavor
+from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, XmlFlavor
 from bulksigner.settings.signing import LOCAL_METHOD
 
-__all__ = ["Alert", "ProfileFacts", "find_alerts", "list_folder_warnings", "list_profiles", "profiles_panel"]
+__all__ = [
+    "Alert",
+    "ProfileFacts",
+    "describe_policies",
+    "find_alerts",
+    "list_exceptions",
+    "list_folder_warnings",
+    "list_profiles",
+    "profiles_panel",
+]
+
+_FORMATS = {Format.PADES: "PAdES", Format.CADES: "CAdES", Format.XADES: "XAdES"}
 
 
 @attrs.frozen
@@ -106,6 +118,17 @@ def _behaviour(profile: ProfileFacts) -> str:
         f"encrypt={'on' if profile.encrypt else 'off'}",
         f"validate-cert={'on' if profile.validate_certificate and profile.keyless is None else 'off'}",
     ]
+    parts += list_exceptions(profile)
+    if profile.folder is not None:
+        parts.append(f"folder={escape(profile.folder)}")
+    if not profile.enabled:
+        parts.append("disabled")
+    return " · ".join(parts)
+
+
+def list_exceptions(profile: ProfileFacts | StoredProfile) -> list[str]:
+    """Return a token for each way in which a profile signs unlike others: policy, kind of XML signature, method."""
+    parts = []
     if profile.xml_flavor is not XmlFlavor.XADES:
         parts.append(f"xml={profile.xml_flavor.value}")
     elif profile.policy != DEFAULT_POLICY:
@@ -114,11 +137,25 @@ def _behaviour(profile: ProfileFacts) -> str:
         parts.append(f"sha1-until={profile.xml_sha1_until}")
     if profile.method != LOCAL_METHOD:
         parts.append(f"method={escape(profile.method)}")
-    if profile.folder is not None:
-        parts.append(f"folder={escape(profile.folder)}")
-    if not profile.enabled:
-        parts.append("disabled")
-    return " · ".join(parts)
+    return parts
+
+
+def describe_policies(profiles: OpenedProfiles) -> str:
+    """Return what the open profiles sign as, with the formats; `profiles` where they differ, `none` without one."""
+    opened = [(profile.stored, profile.rules) for profile in profiles.all if profile.rules is not None]
+    names = {_name_policy(stored) for stored, _ in opened}
+    if len(names) != 1:
+        return "profiles" if names else "none"
+    formats = [told for known, told in _FORMATS.items() if any(known in rules.specs for _, rules in opened)]
+    return f"{names.pop()} ({' + '.join(formats)})"
+
+
+def _name_policy(stored: StoredProfile) -> str:
+    if stored.xml_flavor is not XmlFlavor.XADES:
+        return f"none, plain XML of {stored.xml_flavor.value}"
+    if stored.policy == BASELINE_POLICY:
+        return f"none, baseline {BASELINE_POLICY}"
+    return stored.policy.replace(DEFAULT_POLICY, "ADR-Básica")
 
 
 def find_alerts(

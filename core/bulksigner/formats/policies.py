@@ -168,7 +168,9 @@ class PolicyTable:
         """Say why a policy cannot be named for a format, or None where it can."""
         if not self.versions(format, level):
             known = sorted({row.level for row in self.rows if row.format is format})
-            return f"there is no policy {level} for {format.value}; known are {', '.join(known) or 'none'}"
+            if not known:
+                return f"there is no policy for {format.value} at all ({self.origin})"
+            return f"there is no policy {level} for {format.value}; known are {', '.join(known)}"
         if not self.versions(format, level, version):
             known = [row.version for row in self.versions(format, level)]
             return f"{level} for {format.value} has no version {version}; known are {', '.join(known)}"
@@ -186,8 +188,17 @@ class PolicyTable:
         reasons = [(row, row.withdrawn or row.object_to(key)) for row in rows]
         usable = [row for row, reason in reasons if not reason]
         if not usable:
-            told = "; ".join(f"{row.version}: {reason}" for row, reason in reasons)
-            raise PermanentFailure(f"No version of the policy {level} for {format.value} can be used ({told}).")
+            by_reason: dict[str, list[str]] = {}
+            for row, reason in reasons:
+                by_reason.setdefault(reason or "", []).append(row.version)
+            told = "; ".join(f"{', '.join(versions)}: {reason}" for reason, versions in by_reason.items())
+            can = "can" if version is None else "cannot"
+            which = "No version of the policy" if version is None else f"Version {version} of the policy"
+            advice = "" if version is None else f"Policy={level} for the newest that can, "
+            raise PermanentFailure(
+                f"{which} {level} {can} be used for {format.value} with this certificate ({told}). Choose another "
+                f"certificate, {advice}or Policy=B-B to sign without a policy."
+            )
         return usable
 
 

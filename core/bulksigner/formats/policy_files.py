@@ -66,6 +66,9 @@ _PA = "{http://www.iti.gov.br/PA#}"
 _ETSI = "{http://uri.etsi.org/01903/v1.3.2#}"
 _DS = "{http://www.w3.org/2000/09/xmldsig#}"
 _EXCLUSIVE = "http://www.w3.org/2001/10/xml-exc-c14n#WithComments"
+_STRANGE = (
+    "it has not the shape of one; lists of approved policies (LPA) and certificates do not belong into this folder"
+)
 _LARGEST_BYTES = 1024 * 1024
 _FAULT = "the values it requires of a PDF signature end with a blank (ICP-01)"
 
@@ -102,22 +105,31 @@ def read_policy(path: Path) -> Policy:
             raise ValueError(f"it is longer than {_LARGEST_BYTES} bytes")
         read = _read_der if path.suffix.lower() == ".der" else _read_xml
         return read(data, _SITE + path.name)
-    except (ValueError, LookupError, TypeError, etree.LxmlError) as error:
+    except (LookupError, TypeError) as error:
+        raise PermanentFailure(f"{path} is not a signature policy that can be used: {_STRANGE}.") from error
+    except (ValueError, etree.LxmlError) as error:
         raise PermanentFailure(f"{path} is not a signature policy that can be used: {error}.") from error
 
 
+def _first(data: bytes, count: int) -> list[bytes]:
+    found = der.members(data)[:count]
+    if len(found) < count:
+        raise ValueError(_STRANGE)
+    return found
+
+
 def _read_der(data: bytes, uri: str) -> Policy:
-    algorithm, info, stored = der.members(data)[:3]
+    algorithm, info, stored = _first(data, 3)
     digest = _DIGESTS[der.dotted(der.members(algorithm)[0])]
     value = der.content(stored)
     _require_hash(digest, algorithm + info, value)
-    oid, _issued, _issuer, _field, validation = der.members(info)[:5]
-    period, common = der.members(validation)[:2]
-    begins, ends = (_day(der.content(moment).decode("ascii")) for moment in der.members(period)[:2])
+    oid, _issued, _issuer, _field, validation = _first(info, 5)
+    period, common = _first(validation, 2)
+    begins, ends = (_day(der.content(moment).decode("ascii")) for moment in _first(period, 2))
     parts = {part[0]: part for part in der.members(common)}
-    signer_rules, _verifier_rules = der.members(der.members(parts[0xA0])[0])[:2]
+    signer_rules, _verifier_rules = _first(der.members(parts[0xA0])[0], 2)
     rules = [part for part in der.members(signer_rules) if part[0] == 0x30]
-    signed, unsigned = ([der.dotted(one) for one in der.members(part)] for part in rules[:2])
+    signed, unsigned = ([der.dotted(one) for one in der.members(part)] for part in (rules[0], rules[1]))
     constraints = der.members(der.members(parts[0xA4])[0])[0]
     sizes = [der.members(pair) for pair in der.members(der.members(constraints)[0])]
     trees = der.members(der.members(der.members(parts[0xA1])[0])[0])

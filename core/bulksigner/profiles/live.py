@@ -102,9 +102,11 @@ def _has_same_key(before: OpenedProfile | None, after: OpenedProfile) -> bool:
 
 def _log_renewal(before: OpenedProfile | None, after: OpenedProfile) -> None:
     properties = facts(profile=after.name, row_version=after.row.row_version)
-    if before is None:
+    if after.degraded is not None:
+        _LOG.critical("Profile '%s' is degraded: %s", after.name, after.degraded, extra=properties)
+    elif before is None:
         _LOG.info("A new signing profile was taken over", extra=properties)
-    elif before.degraded is not None and after.degraded is None:
+    elif before.degraded is not None:
         _LOG.info("Profile '%s' is not degraded any more", after.name, extra=properties)
     elif not _has_same_key(before, after) and after.key is not None:
         _LOG.info("Profile '%s' signs with another certificate from now on", after.name, extra=properties)

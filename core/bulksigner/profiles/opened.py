@@ -117,7 +117,7 @@ def open_profiles(
     policies: PolicyTable | None = None,
     is_encryption_on: bool = False,
 ) -> OpenedProfiles:
-    """Open every profile; those that cannot sign are degraded, with a Critical line each (OPS-33).
+    """Open every profile; those that cannot sign are degraded, which the panel of the start tells (OPS-33).
 
     `keep_secret` is told of each unsealed secret before anything uses it, for redaction (SEC-51).
     Raises `ConfigurationRefused` when secrets are stored and `Signing:ProfileSecretsKey` is not set (CFG-66). A
@@ -172,7 +172,7 @@ class ProfileOpener:
     policies: PolicyTable = attrs.field(factory=shipped_policies)
 
     def open(self, stored: StoredProfile) -> OpenedProfile:
-        """Open one profile; one that cannot sign is degraded, with a Critical line."""
+        """Open one profile; one that cannot sign is degraded, with the reason."""
         try:
             return self.open_or_raise(stored)
         except BulkSignerError as error:
@@ -298,7 +298,6 @@ class ProfileOpener:
 
 
 def _degrade(stored: StoredProfile, error: BulkSignerError) -> OpenedProfile:
-    _LOG.critical("Profile '%s' is degraded: %s", stored.name, error.message)
     return OpenedProfile(stored, degraded=error.message)
 
 

@@ -24,7 +24,7 @@ from bulksigner.settings.bind import unstructure_block
 from bulksigner.settings.model import CoreSettings, InputFolder
 from bulksigner.settings.signing import DEFAULT_NAME, ProfileSeed
 
-__all__ = ["SeedReport", "foresee_import", "report_ignored", "seed_profiles"]
+__all__ = ["SeedReport", "foresee_import", "planned_profiles", "report_ignored", "seed_profiles"]
 
 _MARKER = "profiles-seeded"
 
@@ -84,6 +84,11 @@ def foresee_import(core: CoreSettings, sealer: Sealer, *, policies: PolicyTable,
     _refuse(drafts, core.storage.inputs, sealer, policies, has_roots)
     bound, unassigned = _bind_folders(drafts, core.storage.inputs)
     return SeedReport(tuple(draft.profile.name for draft in drafts), bound, unassigned)
+
+
+def planned_profiles(core: CoreSettings) -> list[StoredProfile]:
+    """Return the profiles that the first start would import, without secrets and folders, in their order."""
+    return [_draft(key, seed).profile for key, seed in _list_seeds(core)]
 
 
 def _list_seeds(core: CoreSettings) -> list[tuple[str, ProfileSeed]]:

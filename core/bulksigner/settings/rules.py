@@ -30,13 +30,17 @@ def check_rules(core: CoreSettings, findings: Findings) -> None:
     check_hosting(core.hosting, findings)
     _check_connections(core, findings)
     _check_profiles(core, findings)
+    tokens = []
     for key, choice in list_certificates(core):
         _warn_of_short_secrets(key, choice, findings)
-        if core.pipeline.max_concurrency > 1 and choice.source in _SINGLE_SESSION_SOURCES:
-            findings.warn(
-                f"Pipeline:MaxConcurrency is {core.pipeline.max_concurrency} and {key}:Source is {choice.source}: "
-                "a token with a single session may hang or fail. Set Pipeline:MaxConcurrency to 1 if it does (CFG-80)."
-            )
+        if choice.source in _SINGLE_SESSION_SOURCES:
+            tokens.append(f"{key}:Source is {choice.source}")
+    if core.pipeline.max_concurrency > 1 and tokens:
+        more = f" (as of {len(tokens) - 1} more profile(s))" if len(tokens) > 1 else ""
+        findings.warn(
+            f"Pipeline:MaxConcurrency is {core.pipeline.max_concurrency} and {tokens[0]}{more}: "
+            "a token with a single session may hang or fail. Set Pipeline:MaxConcurrency to 1 if it does (CFG-80)."
+        )
     if core.pdf.ignore_owner_restrictions:
         findings.warn(
             "Pdf:IgnoreOwnerRestrictions is on: PDF files are signed although their owners forbid changes to them "
@@ -112,14 +116,14 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     for name, given, allowed in (
         ("PreserveFileExtension", seed.preserve_file_extension, (Format.CADES, Format.XADES)),
         ("SaveAsPem", seed.save_as_pem, (Format.CADES,)),
-        ("PadesFilter", seed.pades_filter is not None, (Format.PADES,)),
+        ("PadesFilter", seed.pades_filter is not None, (Format.PADES, None)),
         ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
         ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
     ):
         if given and seed.format not in allowed:
-            formats = " or ".join(known.value for known in allowed)
+            formats = " or ".join(known.value for known in allowed if known is not None)
             found = "not set" if seed.format is None else seed.format.value
-            findings.refuse(f"{prefix}{name}", f"needs Format {formats}, which is {found}.", "Take it out.")
+            findings.refuse(f"{prefix}{name}", f"needs Format {formats}, and Format is {found}.", "Take it out.")
 
 
 def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:

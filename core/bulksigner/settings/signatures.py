@@ -27,7 +27,7 @@ DEFAULT_POLICY = "AD-RB"
 BASELINE_POLICY = "B-B"
 POLICY = Check(
     lambda text: re.fullmatch(r"AD-R[BTVCA](?: \d{1,3}\.\d{1,3})?|B-(?:B|T|LT|LTA)", text) is not None,
-    "AD-RB, AD-RT, AD-RV, AD-RC or AD-RA, after a blank a version such as 2.3; or B-B, B-T, B-LT or B-LTA",
+    "AD-RB, or one of its versions such as AD-RB 2.3; or B-B",
 )
 
 

@@ -87,8 +87,8 @@ class ProfileSeed:
     encrypt: bool = option(False, help="Encrypt outputs; needs `Encryption:Enabled`.", is_seed=True)
     pades_filter: PadesFilter | None = option(
         None,
-        help="`/Filter` and `/SubFilter` of PDF signatures, `Pades` only; without it `Pbad` where the policy is a "
-        "national one, else `Etsi`.",
+        help="`/Filter` and `/SubFilter` of PDF signatures, not with `Cades` or `Xades`; without it `Pbad` where the "
+        "policy is a national one, else `Etsi`.",
         is_seed=True,
     )
     policy: str = option(

@@ -10,9 +10,16 @@ import sys
 import time
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.x509.oid import NameOID
 
 from bulksigner.testing.certificates import AURORA, make_authority
 from bulksigner.testing.files import pdf_file
+
+PASSWORD = "senha-de-um-teste"
 
 
 def test_init_check_and_a_short_serve_agree(run, made, environment):
@@ -45,6 +52,58 @@ def test_init_check_and_a_short_serve_agree(run, made, environment):
     assert service.returncode == 0, printed
     assert "Service ready" in printed
     assert url in printed
+
+
+@pytest.fixture
+def unlisted_pfx(tmp_path):
+    """A PKCS#12 file under a root that calls itself one of ICP-Brasil, which no policy lists."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ICP-Brasil"), x509.NameAttribute(NameOID.COMMON_NAME, "Own")]
+    )
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=99))
+    made = pkcs12.serialize_key_and_certificates(
+        b"own", key, builder.sign(key, hashes.SHA256()), None, BestAvailableEncryption(PASSWORD.encode())
+    )
+    path = tmp_path / "own.pfx"
+    path.write_bytes(made)
+    return path
+
+
+def test_init_chooses_no_policy_that_the_certificate_cannot_sign(run, tmp_path, unlisted_pfx):
+    """ICP-03, OPS-203: `init` says why and writes what signs; `check` objects to what a start would degrade."""
+    ran = run("init", "signer", "--pfx", str(unlisted_pfx), BULK_SIGNER_INIT_PFX_PASSWORD=PASSWORD)
+    assert ran.code == 0, ran.err
+    assert 'It says Policy = "B-B"' in ran.out
+    assert "does not list the root" in ran.out
+    target = tmp_path / "signer" / "settings.toml"
+    text = target.read_text(encoding="utf-8")
+    assert '\nPolicy = "B-B"\n' in text
+    assert "ok    signing-profile:default" in run("check", folder=target.parent).out
+    target.write_text(text.replace('\nPolicy = "B-B"\n', "\n"), encoding="utf-8")
+    checked = run("check", folder=target.parent)
+    assert "WARN  signing-profile:default  No version of the policy AD-RB can be used" in checked.out
+    assert "Policy=B-B" in checked.out
+
+
+@pytest.mark.parametrize("line", ['Policy = "B-B"', 'PadesFilter = "Etsi"'])
+def test_init_offers_what_pdf_readers_know(run, made, line):
+    """ICP-10, CFG-188: each line that the settings file offers is accepted as it stands, and `init` says why."""
+    target = made / "settings.toml"
+    text = target.read_text(encoding="utf-8")
+    assert text.count(f"# {line}\n") == 1
+    target.write_text(text.replace(f"# {line}\n", f"{line}\n"), encoding="utf-8")
+    checked = run("check", folder=made)
+    assert checked.code == 0, checked.out + checked.err
+    assert "ok    signing-profile:default" in checked.out
+
+
+def test_check_foresees_a_method_that_nothing_here_has(run, made):
+    """OPS-203, OPS-33: before the first start as well."""
+    checked = run("check", folder=made, Signing__Profiles__0__Method="LacunaSigner")
+    assert "WARN  signing-profile:default" in checked.out
+    assert "bulksigner-lacuna-signer" in checked.out
 
 
 def test_init_prepares_encrypted_outputs_and_check_tries_them(run, made):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bulksigner import panels
+from bulksigner.console.profile_panel import describe_policies
 from bulksigner.records.prepared import Prepared
 from bulksigner.records.tables import PipelineStateRow
 from bulksigner.testing.certificates import Authority
@@ -265,7 +266,35 @@ def test_the_warnings_of_the_panel_reach_the_log_file(built: Any, tmp_path: Path
         "[FTL] Profile 'lost': ",
         "[WRN] Input folder 'second' was left without a profile",
     ):
-        assert [line for line in lines if told in line], told
+        assert len([line for line in lines if told in line]) == 1, told
+    assert len([line for line in lines if "nowhere.pfx" in line]) == 1, "a reason is told once"
+
+
+@pytest.mark.parametrize(
+    ("keys", "row"),
+    [
+        ({}, "ADR-Básica (PAdES + CAdES + XAdES)"),
+        ({"Policy": "B-B", "Format": "Cades"}, "none, baseline B-B (CAdES)"),
+        ({"Policy": "AD-RB 1.3", "Format": "Pades"}, "ADR-Básica 1.3 (PAdES)"),
+        ({"Xml__Flavor": "Nfe", "Format": "Xades"}, "none, plain XML of Nfe (XAdES)"),
+    ],
+)
+def test_the_panel_says_what_policy_is_signed(built: Any, tmp_path: Path, keys: dict[str, str], row: str) -> None:
+    """OPS-31, ICP-04: a national policy is never claimed where none is signed."""
+    secret = {"Signing__Profiles__0__Certificate__Pfx__Password": "senha de teste, longa"}
+    service = built(**profile(0, tmp_path, Name="default", **keys) | secret)
+    assert describe_policies(service.profiles) == row
+
+
+def test_profiles_that_sign_unlike_each_other(built: Any, tmp_path: Path) -> None:
+    """OPS-31: as the row of the certificate's source, it points at the profiles."""
+    secrets = {f"Signing__Profiles__{n}__Certificate__Pfx__Password": "senha de teste, longa" for n in (0, 1)}
+    service = built(
+        **profile(0, tmp_path, Name="default")
+        | profile(1, tmp_path, Name="other", Format="Cades", Policy="B-B")
+        | secrets
+    )
+    assert describe_policies(service.profiles) == "profiles"
 
 
 def test_an_unassigned_folder_is_warned_of_at_every_start(

@@ -24,6 +24,7 @@ FACTS = BannerFacts(
     operational_store="SQLite (/var/lib/bulksigner/db/bulksigner.db)",
     signing_engine="pyHanko 0.30, cryptography 46",
     certificate_source="Pkcs11 (module=/usr/lib/softhsm.so)",
+    signing_policy="ADR-Básica (PAdES + CAdES + XAdES)",
     poll_interval=datetime.timedelta(seconds=2),
     version="0.1.0+9a3f2c1e4b",
     logs="stdout, Information",
@@ -49,7 +50,7 @@ storage root      = /var/lib/bulksigner
 operational store = SQLite (/var/lib/bulksigner/db/bulksigner.db)
 signing engine    = pyHanko 0.30, cryptography 46
 cert source       = Pkcs11 (module=/usr/lib/softhsm.so)
-signing policy    = PAdES + CAdES + XAdES baseline (B-B), no national policy
+signing policy    = ADR-Básica (PAdES + CAdES + XAdES)
 trust set         = ICP-Brasil, 2 roots
 encryption        = disabled
 plugins           = 2 loaded, 0 failed

@@ -163,6 +163,14 @@ def test_what_cannot_be_used_is_named(folder: Path, root: bytes) -> None:
     assert len(read_folder(folder).rows) == 2
 
 
+@pytest.mark.parametrize("content", [b"\x30\x00", bytes.fromhex("300430003000"), bytes.fromhex("3006300030003000")])
+def test_der_of_another_kind_is_told_in_words(tmp_path: Path, content: bytes) -> None:
+    """CFG-187: as a list of approved policies, which ITI publishes beside the policies, without words of Python."""
+    (tmp_path / "LPA_CAdES.der").write_bytes(content)
+    with pytest.raises(PermanentFailure, match="has not the shape of one; lists of approved policies"):
+        read_folder(tmp_path)
+
+
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     """CFG-187: missing, or without a policy."""
     with pytest.raises(PermanentFailure, match="cannot be read"):

@@ -273,6 +273,7 @@ def test_profiles_that_make_no_sense(pfx_host, keys, wrong) -> None:
         {"Format": "Xades", "PreserveFileExtension": "true"},
         {"Format": "Cades", "PreserveFileExtension": "true", "SaveAsPem": "true"},
         {"Format": "Pades", "PadesFilter": "Etsi"},
+        {"Name": "default", "Format": "-", "PadesFilter": "Etsi"},
         {"Format": "Pades", "PadesFilter": "Pbad", "Policy": "AD-RB 1.1"},
         {"Format": "Pades", "PadesFilter": "Etsi", "Policy": "B-B"},
         {"Format": "Cades", "Policy": "AD-RB 2.3"},
@@ -323,6 +324,10 @@ def test_tokens_and_concurrency_are_warned_of(pfx_host) -> None:
     (warning,) = pfx_host.load(variables | {"Pipeline__MaxConcurrency": "2"}).warnings
     assert "Pipeline:MaxConcurrency" in warning
     assert "Signing:Profiles[0]:Certificate:Source" in warning
+    second = {name.replace("__0__", "__1__"): value for name, value in variables.items() if "Profiles" in name}
+    second["Signing__Profiles__1__Name"] = "other"
+    (warning,) = pfx_host.load(variables | second | {"Pipeline__MaxConcurrency": "2"}).warnings
+    assert "1 more" in warning
 
 
 LIMITS = {
