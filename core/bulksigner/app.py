@@ -63,7 +63,7 @@ from bulksigner.profiles.checking import CertificateRefresh
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.expiry import ExpiryWatch
 from bulksigner.profiles.live import ProfileWatch
-from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, open_profiles
+from bulksigner.profiles.opened import ProfileOpener, explain_no_roots, explain_no_services, open_profiles
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import seed_profiles
 from bulksigner.profiles.store import ProfileStore
@@ -169,6 +169,8 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         profile_rows, core, sealer, utc_now, policies=foundation.policies, has_roots=bool(foundation.trust)
     )
     if not foundation.trust and (failures := explain_no_roots(profile_rows.all())):
+        raise ConfigurationRefused(failures)
+    if not core.signing.timestamps and (failures := explain_no_services(profile_rows.all())):
         raise ConfigurationRefused(failures)
     foundation.registry.hand_notes(partial(StoredNotes, store, utc_now))
     envelope_key = derive_envelope_key(core.encryption, store)

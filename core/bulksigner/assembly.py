@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from bulksigner.backup.desk import BackupDesk, BackupPlan
-from bulksigner.boot import Foundation, product_version
+from bulksigner.boot import Foundation, plan_stamping, product_version
 from bulksigner.contract.signing import Format
 from bulksigner.encryption.key import EnvelopeKey, read_salt
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.jobs.envelopes import warn_of_key
-from bulksigner.jobs.model import Job
+from bulksigner.jobs.model import Job, utc_now
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles
 from bulksigner.observability.metrics import Metrics
@@ -118,8 +118,13 @@ def start_engine(
 ) -> Engine:
     """Choose where signing runs (CFG-205)."""
     settings, core = foundation.settings, foundation.settings.core
+    stamping = plan_stamping(foundation)
     here = InProcessEngine(
-        foundation.registry, formats, threads=core.pipeline.max_concurrency, envelope_key=envelope_key
+        foundation.registry,
+        formats,
+        threads=core.pipeline.max_concurrency,
+        envelope_key=envelope_key,
+        stamping=None if stamping is None else stamping.open(utc_now),
     )
     workers = min(core.signing.engine_workers or os.cpu_count() or 1, core.pipeline.max_concurrency)
     choice = core.signing.engine
@@ -135,6 +140,7 @@ def start_engine(
         # One process tidies up for all.
         attrs.evolve(sinks, files=sinks.files and attrs.evolve(sinks.files, prunes=False)),
         envelope_key,
+        stamping,
     )
     return ProcessEngine(boot, workers, here)
 

@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -31,7 +32,18 @@ from bulksigner.trust.evidence import EvidenceDesk
 from bulksigner.trust.roots import TrustSet, load_trust
 from bulksigner.trust.validation import CertificateValidation
 
-__all__ = ["Foundation", "lay_foundation", "new_owner", "open_store", "plan_validation", "product_version"]
+if TYPE_CHECKING:
+    from bulksigner.trust.stamping import StampingPlan
+
+__all__ = [
+    "Foundation",
+    "lay_foundation",
+    "new_owner",
+    "open_store",
+    "plan_stamping",
+    "plan_validation",
+    "product_version",
+]
 
 
 @attrs.frozen
@@ -138,6 +150,21 @@ def plan_validation(foundation: Foundation) -> CertificateValidation:
     )
     recheck = datetime.timedelta(minutes=given.recheck_minutes)
     return CertificateValidation(foundation.trust, desk, recheck=recheck, clock=utc_now)
+
+
+def plan_stamping(foundation: Foundation) -> StampingPlan | None:
+    """Return the time-stamp services of the settings and whom to trust, or None where none is named."""
+    given = foundation.settings.core.signing.timestamps
+    if not given:
+        return None
+    from bulksigner.trust.stamping import StampingPlan  # its readers of ASN.1 are not loaded where nothing is stamped
+    from bulksigner.trust.timestamping import TimestampService
+
+    services = (
+        TimestampService(one.url, one.policy, one.user, one.password or None, float(one.timeout_seconds))
+        for one in given
+    )
+    return StampingPlan(tuple(services), foundation.trust)
 
 
 def product_version() -> str:

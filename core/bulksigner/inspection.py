@@ -38,7 +38,7 @@ from bulksigner.observability.redaction import Scrubber
 from bulksigner.plugin_system.guard import ANYTHING, describe
 from bulksigner.profiles.deployment import deployment_salt
 from bulksigner.profiles.model import StoredProfile, find_invalidity
-from bulksigner.profiles.opened import explain_no_roots, open_profiles, read_validity
+from bulksigner.profiles.opened import explain_no_roots, explain_no_services, open_profiles, read_validity
 from bulksigner.profiles.rules import make_rules
 from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.seed import foresee_import, planned_profiles, report_ignored
@@ -197,6 +197,9 @@ def _stored_rows(foundation: Foundation, store: Store, alerts: list[Alert]) -> I
     if not foundation.trust:
         for failure in explain_no_roots(profile.stored for profile in profiles.all):
             yield ReadinessRow("trust-set", False, True, failure.line())
+    if not core.signing.timestamps:
+        for failure in explain_no_services(profile.stored for profile in profiles.all):
+            yield ReadinessRow("timestamps", False, True, failure.line())
     try:
         for profile in profiles.all:
             fault = profile.find_fault(utc_now())

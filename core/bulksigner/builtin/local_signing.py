@@ -15,6 +15,7 @@ from bulksigner.contract.signing import (
     Refused,
     Signed,
     SigningRequest,
+    Stamps,
     Unknown,
     Waiting,
 )
@@ -50,7 +51,10 @@ class LocalSigning:
         if request.key is None:
             raise StepFailed("The profile has no opened key.", code=_FAILED)
         try:
-            signer = self._signer(request.key, request.format, request.spec or BASELINE_B, request.options)
+            spec = request.spec or BASELINE_B
+            signer = self._signer(request.key, request.format, spec, request.options, request.stamps)
+            if spec.is_stamped and request.stamps is not None:
+                request.stamps.prepare()
             return Signed(_sign_file(signer, request))
         except (FormatRefused, ContentChanged, ProviderError) as error:
             raise StepFailed(error.message, code=_code_of(error)) from error
@@ -72,14 +76,21 @@ class LocalSigning:
         """Answer that nothing outside of the job's folder tells how signing ended."""
         return Unknown(f"Job {job_id} was interrupted while its file was signed on this host.")
 
-    def _signer(self, key: OpenedKey, format: Format, spec: SignatureSpec, options: Mapping[str, str]) -> FileSigner:
+    def _signer(
+        self,
+        key: OpenedKey,
+        format: Format,
+        spec: SignatureSpec,
+        options: Mapping[str, str],
+        stamps: Stamps | None,
+    ) -> FileSigner:
         detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
         rules = PdfRules.read(options)
         place = (id(key), format, detached, pem, rules, spec)
         with self._making:
             known = self._signers.get(place)
             if known is None:
-                signer = signer_for(format, key, spec, detached=detached, pem=pem, pdf=rules)
+                signer = signer_for(format, key, spec, detached=detached, pem=pem, pdf=rules, stamps=stamps)
                 known = (key, signer)
                 self._signers[place] = known
         return known[1]

@@ -84,6 +84,7 @@ def open_desk(environ: Mapping[str, str]) -> Iterator[Desk]:
                 scrubber.register,
                 policies=foundation.policies,
                 has_roots=bool(foundation.trust),
+                has_timestamps=bool(core.signing.timestamps),
                 is_encryption_on=core.encryption.enabled,
             ),
             opener=ProfileOpener(

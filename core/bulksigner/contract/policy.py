@@ -59,6 +59,7 @@ class SignatureSpec:
     names of properties in XAdES. `key_rules` are empty where any key of the format will do. Signatures are made from
     `not_before` to `not_after`, both days included, in UTC. `is_plain_xml` asks for an XML signature without XAdES
     properties, beside the element it signs (BEY-13). `joining` asks for a signature on a CMS file that arrives signed.
+    `is_stamped` asks for a time stamp over the signature value, as the one thing that is not signed.
     """
 
     name: str
@@ -76,6 +77,7 @@ class SignatureSpec:
     not_after: datetime.date | None = None
     is_plain_xml: bool = False
     joining: Joining | None = None
+    is_stamped: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel as bytes that are made and read once: the same few specifications go to workers with every job."""

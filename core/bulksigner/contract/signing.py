@@ -22,6 +22,7 @@ __all__ = [
     "Signed",
     "SigningMethod",
     "SigningRequest",
+    "Stamps",
     "Unknown",
     "Waiting",
 ]
@@ -43,6 +44,30 @@ class Measured:
     sha256: bytes
 
 
+class Stamps(Protocol):
+    """Asks the time-stamp services of the host; safe in several threads, and all of it may wait for the network.
+
+    Each member raises `TemporaryFailure` with the code `sign.timestamp-failed` where no service gives a stamp.
+    """
+
+    @property
+    def room(self) -> int:
+        """Return the largest length in bytes of what `make` returns."""
+        ...
+
+    def prepare(self) -> None:
+        """Raise where no stamp is to be had now; a key is not used for what could not be stamped."""
+        ...
+
+    def stamp(self, content: bytes) -> bytes:
+        """Return the token over `content`, DER (RFC 3161)."""
+        ...
+
+    def make(self, signature: bytes) -> bytes:
+        """Return the unsigned attributes of a CMS signer that hold the token over its signature value."""
+        ...
+
+
 @attrs.frozen
 class SigningRequest:
     """All that a method needs to sign one staged file; paths are local."""
@@ -59,6 +84,8 @@ class SigningRequest:
     spec: SignatureSpec | None = None
     """What the signature must carry by the profile's policy; None leaves it to the method."""
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    stamps: Stamps | None = attrs.field(default=None, repr=False)
+    """Where stamps come from if `spec.is_stamped`; None on a host that names no service."""
 
 
 @attrs.frozen

@@ -45,6 +45,7 @@ def check_cms(artifact: BinaryIO, expectation: Expectation, *, detached: bool = 
         message_digest=message_digest,
         certificate=expectation.certificate,
         spec=expectation.spec,
+        judge_stamp=expectation.judge_stamp,
     )
     return Checked(raw.measured, facts.algorithm, head.digest, facts.signing_time)
 

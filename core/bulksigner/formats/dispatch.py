@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format
+from bulksigner.contract.signing import Format, Stamps
 from bulksigner.formats.model import Checked, Expectation, FileSigner, PdfRules
 from bulksigner.formats.spec import BASELINE_B
 
@@ -23,8 +24,13 @@ def signer_for(
     detached: bool = False,
     pem: bool = False,
     pdf: PdfRules = _AS_IT_IS,
+    stamps: Stamps | None = None,
 ) -> FileSigner:
-    """Make the signer of a format; `detached` and `pem` concern CAdES alone, `pdf` PAdES (BEY-11)."""
+    """Make the signer of a format; `detached` and `pem` concern CAdES alone, `pdf` PAdES (BEY-11).
+
+    `stamps` are used where the specification asks for a time stamp; raises `PermanentFailure` where they are absent.
+    """
+    stamps = _choose_stamps(spec, stamps)
     if format is Format.CADES and spec.joining is not None:
         from bulksigner.formats.cms_join import JoiningSigner
 
@@ -32,18 +38,33 @@ def signer_for(
     if format is Format.CADES:
         from bulksigner.formats.cades import CadesSigner
 
-        return CadesSigner(key, spec, detached=detached, pem=pem)
+        return CadesSigner(key, spec, detached=detached, pem=pem, additions=stamps)
     if format is Format.PADES:
         from bulksigner.formats.pades import PadesSigner
 
-        return PadesSigner(key, spec, rules=pdf)
+        return PadesSigner(key, spec, additions=stamps, rules=pdf)
     if spec.is_plain_xml:
         from bulksigner.formats.xml_plain import PlainXmlSigner
 
         return PlainXmlSigner(key, spec)
     from bulksigner.formats.xades import XadesSigner
 
-    return XadesSigner(key, spec)
+    return XadesSigner(key, spec, stamps=stamps)
+
+
+def _choose_stamps(spec: SignatureSpec, stamps: Stamps | None) -> Stamps | None:
+    if not spec.is_stamped:
+        return None
+    if spec.joining is not None:
+        raise PermanentFailure(
+            f"Signatures on files that arrive signed get no time stamp, and {spec.name} asks for one."
+        )
+    if stamps is None:
+        raise PermanentFailure(
+            f"{spec.name} asks for a time stamp, and no service is configured. Name one with Signing:Timestamps.",
+            code="sign.timestamp-failed",
+        )
+    return stamps
 
 
 def check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import BinaryIO, Protocol
 
 import attrs
@@ -13,7 +13,16 @@ from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format, Measured
 
-__all__ = ["CheckFailed", "Checked", "ContentChanged", "Expectation", "FileSigner", "FormatRefused", "PdfRules"]
+__all__ = [
+    "CheckFailed",
+    "Checked",
+    "ContentChanged",
+    "Expectation",
+    "FileSigner",
+    "FormatRefused",
+    "JudgeStamp",
+    "PdfRules",
+]
 
 
 class FormatRefused(BulkSignerError):
@@ -56,6 +65,10 @@ class PdfRules:
         return cls(*(options.get(field.name) == "true" for field in attrs.fields(cls)))
 
 
+JudgeStamp = Callable[[bytes, bytes], datetime.datetime]
+"""Takes a token and what it must cover, and returns its time; raises `BulkSignerError` where it does not count."""
+
+
 class FileSigner(Protocol):
     """Signs files of one format with one opened key; everything that does not differ by file is made once."""
 
@@ -74,6 +87,7 @@ class Expectation:
     """What a check holds an artifact against; it gets nothing else from the signing step (BEY-01).
 
     `spec` says what the signature must carry; without it any kind of signature of the format will do.
+    `judge_stamp` decides on time stamps as this host trusts them; a specification with one needs it.
     """
 
     format: Format
@@ -81,6 +95,7 @@ class Expectation:
     original: Measured
     spec: SignatureSpec | None = None
     may_be_repaired: bool = False
+    judge_stamp: JudgeStamp | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen

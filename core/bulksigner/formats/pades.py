@@ -78,7 +78,10 @@ class PadesSigner:
             signature = self._key.sign(attributes, digest)
             cms = self._signed_data.detached(attributes, signature, additions.make(signature) if additions else b"")
             if 2 * len(cms) > end - start - 2:
-                raise PermanentFailure("What is added to the signature is larger than the room kept for it in the PDF.")
+                raise PermanentFailure(
+                    "What is added to the signature is larger than the room kept for it in the PDF; retry the job.",
+                    code="sign.timestamp-failed",
+                )
             content[start + 1 : start + 1 + 2 * len(cms)] = cms.hex().encode()
             artifact.update(content[length:])
             target.write(content)

@@ -72,6 +72,7 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | N
         certificate=expectation.certificate,
         forbidden=FORBIDDEN_IN_PDF,
         spec=expectation.spec,
+        judge_stamp=expectation.judge_stamp,
     )
     if expectation.spec is not None:
         check_moment(moment, expectation.spec)

@@ -47,6 +47,7 @@ _MADE_IN_CMS = frozenset(
 )
 _MADE_IN_XML = frozenset({"SigningCertificate", "SignaturePolicyIdentifier", "SigningTime", "DataObjectFormat"})
 """What the signers make of any policy; one that requires more is not signed with."""
+_MADE_UNSIGNED = frozenset({"1.2.840.113549.1.9.16.2.14", "SignatureTimeStamp"})
 
 
 @attrs.frozen
@@ -88,8 +89,8 @@ class Policy:
         made = _MADE_IN_XML if self.format is Format.XADES else _MADE_IN_CMS
         if not made.issuperset(self.required_signed):
             return "it requires signed attributes that are not made here"
-        if self.required_unsigned:
-            return "it requires time stamps or revocation data"
+        if not _MADE_UNSIGNED.issuperset(self.required_unsigned):
+            return "it requires revocation data or time stamps of an archive"
         if not any(rule.algorithm is key.algorithm and rule.least_bits <= key.bits for rule in self.key_rules):
             allowed = sorted({f"{rule.algorithm.name} from {rule.least_bits} bits" for rule in self.key_rules})
             return f"it allows {' and '.join(allowed)}, and the key is {key.algorithm.name} of {key.bits} bits"
@@ -114,6 +115,7 @@ class Policy:
             key_rules=self.key_rules,
             not_before=self.not_before,
             not_after=self.not_after,
+            is_stamped=bool(self.required_unsigned),
         )
 
 

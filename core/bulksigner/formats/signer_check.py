@@ -24,7 +24,7 @@ from bulksigner.formats.der_reader import (
     Reader,
     dotted,
 )
-from bulksigner.formats.model import CheckFailed
+from bulksigner.formats.model import CheckFailed, JudgeStamp
 from bulksigner.formats.policy_check import (
     SIGNATURE_POLICY,
     check_attributes,
@@ -32,6 +32,7 @@ from bulksigner.formats.policy_check import (
     check_moment,
     check_policy_value,
 )
+from bulksigner.formats.stamp_check import check_unsigned
 
 __all__ = ["DATA", "FORBIDDEN_IN_PDF", "SIGNED_DATA", "SignerFacts", "check_signer", "name_digest"]
 
@@ -105,6 +106,7 @@ def check_signer(
     forbidden: dict[bytes, str] | None = None,
     spec: SignatureSpec | None = None,
     is_counter: bool = False,
+    judge_stamp: JudgeStamp | None = None,
 ) -> SignerFacts:
     """Check all of a SignedData that stands after its content: certificates and the one signer.
 
@@ -131,6 +133,8 @@ def check_signer(
     attributes = info.take(0xA0)
     algorithm, signing_digest = _name_signature(info.take(SEQUENCE).content, signer)
     value = info.take(OCTET_STRING).content
+    if spec is not None and spec.is_stamped:
+        check_unsigned(info, value, spec, judge_stamp)
     info.finish()
     if signing_digest != digest:
         raise CheckFailed("The signature is made with another digest algorithm than its content.")

@@ -1,4 +1,4 @@
-"""Specifications that need no policy table: the baseline B-B, and plain XML signatures (BEY-13)."""
+"""Specifications that need no policy table: the baselines B-B and B-T, and plain XML signatures (BEY-13)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import attrs
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.policy import CertificateElement, SignatureSpec
 
-__all__ = ["BASELINE_B", "PLAIN_XML", "PLAIN_XML_SHA1"]
+__all__ = ["BASELINE_B", "BASELINE_T", "PLAIN_XML", "PLAIN_XML_SHA1"]
 
 BASELINE_B = SignatureSpec(
     name="B-B",
@@ -19,6 +19,8 @@ BASELINE_B = SignatureSpec(
     pades_filter="Adobe.PPKLite",
     pades_sub_filter="ETSI.CAdES.detached",
 )
+
+BASELINE_T = attrs.evolve(BASELINE_B, name="B-T", is_stamped=True)
 
 PLAIN_XML = attrs.evolve(BASELINE_B, name="Nfe", is_plain_xml=True)
 

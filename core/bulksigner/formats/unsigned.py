@@ -22,6 +22,7 @@ __all__ = [
     "add_cms_unsigned",
     "add_xml_timestamp",
     "encode_timestamp",
+    "encode_xml_timestamp",
     "list_cms_unsigned",
     "list_xml_timestamps",
     "open_cms",
@@ -103,18 +104,28 @@ def add_xml_timestamp(document: bytes, token: bytes) -> bytes:
     end = document.rfind(_END_OF_PROPERTIES.encode(codec))
     if end < 0:
         raise PermanentFailure("The document has no XAdES signature of this product.")
-    stamp = (
-        f'<xades:SignatureTimeStamp><ds:CanonicalizationMethod Algorithm="{C14N}"></ds:CanonicalizationMethod>'
-        f"<xades:EncapsulatedTimeStamp>{base64.b64encode(token).decode()}</xades:EncapsulatedTimeStamp>"
-        "</xades:SignatureTimeStamp>"
-    )
+    stamp = _xml_timestamp(token)
     closing = _END_OF_UNSIGNED.encode(codec)
     if document.endswith(closing, 0, end):
         place, added = end - len(closing), stamp
     else:
         place = end
-        added = f"<xades:UnsignedProperties><xades:UnsignedSignatureProperties>{stamp}{_END_OF_UNSIGNED}"
+        added = encode_xml_timestamp(token)
     return b"".join((document[:place], added.encode(codec), document[place:]))
+
+
+def encode_xml_timestamp(token: bytes) -> str:
+    """Return the `UnsignedProperties` of a XAdES signature that has a time stamp and nothing else unsigned."""
+    opening = "<xades:UnsignedProperties><xades:UnsignedSignatureProperties>"
+    return f"{opening}{_xml_timestamp(token)}{_END_OF_UNSIGNED}"
+
+
+def _xml_timestamp(token: bytes) -> str:
+    return (
+        f'<xades:SignatureTimeStamp><ds:CanonicalizationMethod Algorithm="{C14N}"></ds:CanonicalizationMethod>'
+        f"<xades:EncapsulatedTimeStamp>{base64.b64encode(token).decode()}</xades:EncapsulatedTimeStamp>"
+        "</xades:SignatureTimeStamp>"
+    )
 
 
 def list_xml_timestamps(document: bytes) -> list[bytes]:

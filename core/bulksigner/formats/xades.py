@@ -1,4 +1,4 @@
-"""XAdES-B-B, enveloped: the signer of XML files (ETSI EN 319 132-1, ICP-41)."""
+"""XAdES, enveloped, without a time stamp or with one: the signer of XML files (ETSI EN 319 132-1, ICP-41)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from lxml import etree
 
 from bulksigner.contract.certificate import KeyAlgorithm, OpenedKey
 from bulksigner.contract.policy import CertificateElement, PolicyIdentifier, SignatureSpec
-from bulksigner.contract.signing import Measured
+from bulksigner.contract.signing import Measured, Stamps
+from bulksigner.formats.unsigned import encode_xml_timestamp
 from bulksigner.formats.xml_splice import Place, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
     C14N,
@@ -41,11 +42,12 @@ SIGNED_PROPERTIES_TYPE = "http://uri.etsi.org/01903#SignedProperties"
 class XadesSigner:
     """Signs XML files with one opened key by one row of specification; safe in several threads where the key is."""
 
-    def __init__(self, key: OpenedKey, spec: SignatureSpec) -> None:
+    def __init__(self, key: OpenedKey, spec: SignatureSpec, *, stamps: Stamps | None = None) -> None:
         certificate = x509.load_der_x509_certificate(key.certificate)
         public_key = certificate.public_key()
         self._key = key
         self._spec = spec
+        self._stamps = stamps
         self._curve_bytes = (public_key.key_size + 7) // 8 if isinstance(public_key, ec.EllipticCurvePublicKey) else 0
         self._method = SIGNATURE_METHODS[key.algorithm, spec.digest]
         self._fixed_properties = _signing_certificate(certificate, key.certificate, spec) + _policy(spec.policy)
@@ -86,12 +88,18 @@ class XadesSigner:
         value = self._key.sign(f"{scope.start_tag('ds:SignedInfo', {'ds': DS})}{info}</ds:SignedInfo>".encode(), digest)
         if self._key.algorithm is KeyAlgorithm.ECDSA:
             value = raw_ecdsa(value, self._curve_bytes)
+        encoded = encode_base64(value)
+        unsigned = ""
+        if self._stamps is not None:
+            # What a stamp covers is the element, canonical (EN 319 132-1, 5.3).
+            start_tag = scope.start_tag("ds:SignatureValue", {"ds": DS})
+            unsigned = encode_xml_timestamp(self._stamps.stamp(f"{start_tag}{encoded}</ds:SignatureValue>".encode()))
         return (
             f'<ds:Signature xmlns:ds="{DS}" Id="signature-{suffix}"><ds:SignedInfo>{info}</ds:SignedInfo>'
-            f"<ds:SignatureValue>{encode_base64(value)}</ds:SignatureValue>{self._key_info}"
+            f"<ds:SignatureValue>{encoded}</ds:SignatureValue>{self._key_info}"
             f'<ds:Object><xades:QualifyingProperties xmlns:xades="{XADES}" Target="#signature-{suffix}">'
             f'<xades:SignedProperties Id="{properties_id}">{properties}</xades:SignedProperties>'
-            "</xades:QualifyingProperties></ds:Object></ds:Signature>"
+            f"{unsigned}</xades:QualifyingProperties></ds:Object></ds:Signature>"
         )
 
     def _signed_properties(self, signed_at: datetime.datetime, document_id: str) -> str:

@@ -28,6 +28,7 @@ from bulksigner.contract.policy import PolicyIdentifier, SignatureSpec
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.model import Checked, CheckFailed, Expectation
 from bulksigner.formats.policy_check import check_attributes, check_key, check_moment
+from bulksigner.formats.stamp_check import check_token
 from bulksigner.formats.xmldsig_check import (
     canonicalize,
     canonicalize_part,
@@ -78,12 +79,15 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     if (len(data) - end + start, original.digest()) != (expectation.original.length, expectation.original.sha256):
         raise CheckFailed("Without its signature the signed file is not the original, byte for byte.")
     root = parse_artifact(data)
-    parts = _Parts.read(root)
+    spec = expectation.spec
+    parts = _Parts.read(root, is_stamped=spec is not None and spec.is_stamped)
     algorithm, digest = _verify_value(parts, expectation.certificate)
     _verify_certificates(parts, expectation.certificate)
-    signing_time = _verify_properties(parts, expectation.certificate, expectation.spec)
-    if expectation.spec is not None:
-        check_key(_load(expectation.certificate).public_key(), algorithm, digest, expectation.spec)
+    signing_time = _verify_properties(parts, expectation.certificate, spec)
+    if spec is not None:
+        check_key(_load(expectation.certificate).public_key(), algorithm, digest, spec)
+        if spec.is_stamped:
+            check_token(parts.token, canonicalize_part(parts.value_element), spec, expectation.judge_stamp)
     _verify_references(root, parts)
     return Checked(measured, algorithm, digest, signing_time)
 
@@ -97,12 +101,14 @@ class _Parts:
     method: str
     document_reference: etree._Element
     properties_reference: etree._Element
+    value_element: etree._Element
     value: bytes
     certificates: tuple[bytes, ...]
     signed_properties: etree._Element
+    token: bytes
 
     @classmethod
-    def read(cls, root: etree._Element) -> _Parts:
+    def read(cls, root: etree._Element, *, is_stamped: bool) -> _Parts:
         signature = root[-1]
         if signature.tag != f"{_DS}Signature":
             raise CheckFailed("The last element of the document is not a ds:Signature.")
@@ -126,7 +132,8 @@ class _Parts:
         demand_attributes(qualifying, "Target")
         if qualifying.get("Target") != f"#{signature.get('Id')}":
             raise CheckFailed("The qualifying properties belong to another signature.")
-        (signed_properties,) = demand_children(qualifying, f"{_ETSI}SignedProperties")
+        beside = (f"{_ETSI}UnsignedProperties",) if is_stamped else ()
+        signed_properties, *unsigned = demand_children(qualifying, f"{_ETSI}SignedProperties", *beside)
         for element in (info, value, key_info, data, container, *data):
             demand_attributes(element)
         if not len(data) or any(child.tag != f"{_DS}X509Certificate" for child in data):
@@ -137,10 +144,25 @@ class _Parts:
             method=method.get("Algorithm", ""),
             document_reference=document,
             properties_reference=properties,
+            value_element=value,
             value=decode_base64(value),
             certificates=tuple(decode_base64(child) for child in data),
             signed_properties=signed_properties,
+            token=_read_token(unsigned[0]) if unsigned else b"",
         )
+
+
+def _read_token(unsigned: etree._Element) -> bytes:
+    """Read the one time stamp, which must be all that is unsigned."""
+    (properties,) = demand_children(unsigned, f"{_ETSI}UnsignedSignatureProperties")
+    (stamp,) = demand_children(properties, f"{_ETSI}SignatureTimeStamp")
+    method, token = demand_children(stamp, f"{_DS}CanonicalizationMethod", f"{_ETSI}EncapsulatedTimeStamp")
+    for element in (unsigned, properties, stamp, token):
+        demand_attributes(element)
+    demand_children(method)
+    if method.get("Algorithm") != _INCLUSIVE:
+        raise CheckFailed("The time stamp is not over the canonical form of inclusive C14N 1.0.")
+    return decode_base64(token)
 
 
 def _verify_value(parts: _Parts, certificate: bytes) -> tuple[KeyAlgorithm, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Collection
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
@@ -16,6 +16,9 @@ from bulksigner.pipeline.conductor import Effect
 from bulksigner.pipeline.tasks import SignTask, Task, carry_out
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
+
+if TYPE_CHECKING:
+    from bulksigner.trust.stamping import Stamping
 
 __all__ = ["Engine", "InProcessEngine", "WorkerLost", "ask", "perform"]
 
@@ -88,9 +91,11 @@ class InProcessEngine:
         *,
         threads: int = 1,
         envelope_key: EnvelopeKey | None = None,
+        stamping: Stamping | None = None,
     ) -> None:
         self._registry = registry
         self._envelope_key = envelope_key
+        self._stamping = stamping
         self._formats = tuple(formats)
         self._keys: dict[str, OpenedKey] = {}
         self._lanes: Lanes[Task[Any]] = Lanes("engine", threads, self._carry_out, _stopped)
@@ -119,7 +124,7 @@ class InProcessEngine:
     def _carry_out(self, task: Task[Any]) -> Any:
         if isinstance(task, SignTask) and task.profile not in self._keys:
             raise StepFailed(f"The key of profile '{task.profile}' is not open.")
-        return carry_out(task, self._registry, self._keys, self._envelope_key)
+        return carry_out(task, self._registry, self._keys, self._envelope_key, self._stamping)
 
 
 def _stopped() -> StepFailed:

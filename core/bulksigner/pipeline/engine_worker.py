@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -23,6 +23,7 @@ from bulksigner.contract.settings import Secret, Settings
 from bulksigner.contract.signing import Format
 from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.formats.self_test import find_fault
+from bulksigner.jobs.model import utc_now
 from bulksigner.observability import logs
 from bulksigner.observability.crashes import forbid_core_files, tell_crashes
 from bulksigner.observability.redaction import Scrubber, list_block_secrets
@@ -31,6 +32,9 @@ from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
+
+if TYPE_CHECKING:
+    from bulksigner.trust.stamping import StampingPlan
 
 __all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "Lesson", "WorkerBoot", "run"]
 
@@ -54,6 +58,8 @@ class WorkerBoot:
     log_sinks: logs.Sinks = attrs.field(factory=logs.Sinks)
     envelope_key: EnvelopeKey | None = None
     """Handed over derived: it travels through the pipe that starts the worker and is in no file (ENC-06, ENC-19)."""
+    stamping: StampingPlan | None = None
+    """The time-stamp services; each worker asks them itself, as a stamp belongs into the file that it writes."""
 
 
 @attrs.frozen
@@ -93,11 +99,10 @@ class KeyAbsent:
 class _Bench:
     """Keys and methods of one worker process."""
 
-    def __init__(
-        self, registry: Registry, scrubber: Scrubber, fault: str | None, envelope_key: EnvelopeKey | None
-    ) -> None:
+    def __init__(self, registry: Registry, scrubber: Scrubber, fault: str | None, boot: WorkerBoot) -> None:
         self._registry = registry
-        self._envelope_key = envelope_key
+        self._envelope_key = boot.envelope_key
+        self._stamping = None if boot.stamping is None else boot.stamping.open(utc_now)
         self._scrubber = scrubber
         self._fault = fault
         self._keys: dict[str, OpenedKey] = {}
@@ -129,7 +134,7 @@ class _Bench:
             return None if key is None else key.close()
         if isinstance(call, SignTask) and call.profile not in self._keys:
             return KeyAbsent()
-        return carry_out(call, self._registry, self._keys, self._envelope_key)
+        return carry_out(call, self._registry, self._keys, self._envelope_key, self._stamping)
 
 
 def run(pipe: Connection, boot: WorkerBoot) -> None:
@@ -153,7 +158,7 @@ def run(pipe: Connection, boot: WorkerBoot) -> None:
 def _serve(pipe: Connection, boot: WorkerBoot, scrubber: Scrubber) -> None:
     registry = discover(only=boot.plugins).signing_providers(boot.settings)
     # Before the first call, so that no job pays for the first use of a format.
-    bench = _Bench(registry, scrubber, find_fault(boot.formats), boot.envelope_key)
+    bench = _Bench(registry, scrubber, find_fault(boot.formats), boot)
     _tame_collector()
     while True:
         try:

@@ -9,7 +9,7 @@ import contextlib
 import datetime
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -28,6 +28,10 @@ from bulksigner.formats.model import Checked, Expectation, PdfRules
 from bulksigner.formats.preflight import find_defects
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.registry import Registry
+
+if TYPE_CHECKING:
+    # It comes with readers of ASN.1, which levels without a time stamp do without.
+    from bulksigner.trust.stamping import Stamping
 
 __all__ = [
     "CheckTask",
@@ -148,14 +152,18 @@ class DiscardTask(Task[None]):
 
 
 def carry_out(
-    task: Task[T], registry: Registry, keys: Mapping[str, OpenedKey], envelope_key: EnvelopeKey | None = None
+    task: Task[T],
+    registry: Registry,
+    keys: Mapping[str, OpenedKey],
+    envelope_key: EnvelopeKey | None = None,
+    stamping: Stamping | None = None,
 ) -> T:
     """Do what a task asks, in this process; raises `StepFailed`, or what a library raises."""
     answer: Any
     if isinstance(task, SignTask):
-        answer = sign_here(task, registry, keys[task.profile])
+        answer = sign_here(task, registry, keys[task.profile], stamping)
     elif isinstance(task, CheckTask):
-        answer = check_here(task)
+        answer = check_here(task, stamping)
     elif isinstance(task, StageTask):
         answer = stage_here(task)
     elif isinstance(task, DeliverTask):
@@ -181,7 +189,7 @@ def stage_here(task: StageTask) -> Fingerprint:
         raise StepFailed(f"The input no longer exists: {task.original_path}") from error
 
 
-def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
+def sign_here(task: SignTask, registry: Registry, key: OpenedKey, stamping: Stamping | None = None) -> Measured:
     """Sign in this process; what a method raises against its contract becomes `PermanentFailure` naming its plugin."""
     request = SigningRequest(
         job_id=task.job_id,
@@ -195,6 +203,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey) -> Measured:
         options=task.options,
         spec=task.spec,
         metadata=task.metadata,
+        stamps=None if stamping is None else stamping.stamps,
     )
     method = registry.signing_method(task.method)
     with registry.guard(method):
@@ -210,13 +219,16 @@ def look_here(task: LookTask) -> tuple[Finding, ...]:
         return find_defects(source, task.format, task.measured, PdfRules.read(task.options), task.spec)
 
 
-def check_here(task: CheckTask) -> Checked:
+def check_here(task: CheckTask, stamping: Stamping | None = None) -> Checked:
     """Check in this process, on the bytes as they are read back from storage."""
+    expectation = task.expectation
+    if stamping is not None and expectation.spec is not None and expectation.spec.is_stamped:
+        expectation = attrs.evolve(expectation, judge_stamp=stamping.judge)
     try:
         with contextlib.ExitStack() as opened:
             artifact = opened.enter_context(durable.open_regular(task.artifact))
             original = None if task.staged is None else opened.enter_context(durable.open_regular(task.staged))
-            return dispatch.check(artifact, task.expectation, pem=task.pem, original=original)
+            return dispatch.check(artifact, expectation, pem=task.pem, original=original)
     except OSError as error:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
 

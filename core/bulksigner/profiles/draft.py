@@ -62,9 +62,11 @@ class Drafter:
         sealer: Sealer,
         keep_secret: Callable[[Secret], None],
         is_encryption_on: bool = False,
+        has_timestamps: bool = False,
     ) -> None:
         self.registry = registry
         self.is_encryption_on = is_encryption_on
+        self.has_timestamps = has_timestamps
         self.sealer = sealer
         self.keep_secret = keep_secret
         self.blocks = {
@@ -104,7 +106,13 @@ class _Drafting:
         findings = Findings()
         blocks = self._by.blocks if self._moves_certificate else {}
         seed = Binder(findings, blocks, self._by.extras).bind_profile(tree, ())
-        check_profile("", seed, findings, is_encryption_on=self._by.is_encryption_on)
+        check_profile(
+            "",
+            seed,
+            findings,
+            is_encryption_on=self._by.is_encryption_on,
+            has_timestamps=self._by.has_timestamps,
+        )
         for failure in findings.failures:
             self._object(failure.key, join(failure.problem, failure.remedy))
         for key, origin, hint in (*findings.unknown, *self._unknown_resets()):

@@ -22,6 +22,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import write_event
 from bulksigner.settings.grammar import quote
+from bulksigner.settings.signatures import asks_for_stamp
 from bulksigner.settings.signing import LOCAL_METHOD, NAME
 
 __all__ = ["ProfileEditor", "Saved"]
@@ -43,7 +44,8 @@ class Saved:
 class ProfileEditor:
     """Creates and changes profiles; `folders` are the input folders that this host configures.
 
-    `has_roots` tells whether the host trusts any root, without which no profile may begin to ask for validation.
+    `has_roots` tells whether the host trusts any root, without which no profile may begin to ask for validation or for
+    time stamps; `has_timestamps` whether it names a time-stamp service.
 
     A save is one transaction: the row, the count of saves that running services look at, and the event.
     """
@@ -60,9 +62,10 @@ class ProfileEditor:
         policies: PolicyTable | None = None,
         is_encryption_on: bool = False,
         has_roots: bool = True,
+        has_timestamps: bool = False,
     ) -> None:
         self._profiles = profiles
-        self._drafter = Drafter(registry, sealer, keep_secret, is_encryption_on)
+        self._drafter = Drafter(registry, sealer, keep_secret, is_encryption_on, has_timestamps)
         self._sealer = sealer
         self._policies = policies or shipped_policies()
         self._folders = folders
@@ -128,6 +131,7 @@ class ProfileEditor:
             draft = attrs.evolve(draft, profile=attrs.evolve(draft.profile, input_folder=folder))
         objections += self._object_to_folder(draft.profile, before)
         objections += self._object_to_validation(draft.profile, before)
+        objections += self._object_to_stamps(draft.profile)
         absent = find_absent_policy(draft.profile, self._policies)
         if absent is not None and not objections:
             objections.append(Objection("profile.invalid", "Policy", f"is {draft.profile.policy}, but {absent}."))
@@ -175,6 +179,18 @@ class ProfileEditor:
                 "ValidateCertificate",
                 "is true, and this host trusts no root. Fill the folder that Signing:Trust:RootsPath names and restart "
                 "the service, or set ValidateCertificate=false.",
+            )
+        ]
+
+    def _object_to_stamps(self, profile: StoredProfile) -> list[Objection]:
+        if self._has_roots or not asks_for_stamp(profile.policy):
+            return []
+        return [
+            Objection(
+                "profile.no-trust",
+                "Policy",
+                f"is {profile.policy}, which asks for a time stamp, and this host trusts no root of any service. "
+                "Fill the folder that Signing:Trust:RootsPath names and restart the service.",
             )
         ]
 

@@ -24,8 +24,16 @@ from bulksigner.profiles.seal import SECRETS_KEY, Sealer, key_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
+from bulksigner.settings.signatures import asks_for_stamp
 
-__all__ = ["OpenedProfiles", "ProfileOpener", "explain_no_roots", "open_profiles", "read_validity"]
+__all__ = [
+    "OpenedProfiles",
+    "ProfileOpener",
+    "explain_no_roots",
+    "explain_no_services",
+    "open_profiles",
+    "read_validity",
+]
 
 _LOG = logging.getLogger("bulksigner.profiles")
 
@@ -147,18 +155,45 @@ def open_profiles(
 
 
 def explain_no_roots(profiles: Iterable[StoredProfile]) -> list[Failure]:
-    """Return the refusal of a host that trusts no root, where profiles ask for the check of certificates (CFG-68)."""
-    asking = [profile.name for profile in profiles if profile.validate_certificate and profile.certificate_source]
-    if not asking:
+    """Return the refusals of a host that trusts no root, where profiles ask for checks or for time stamps (CFG-68)."""
+    profiles = list(profiles)
+    stamped = [profile.name for profile in profiles if asks_for_stamp(profile.policy)]
+    failures = [_explain_unchecked(profiles)]
+    if stamped:
+        failures.append(
+            Failure(
+                "Signing:Trust:RootsPath",
+                f"names no root, and these profiles ask for time stamps: {', '.join(stamped)}.",
+                "Name a folder with the roots of the time-stamp services.",
+            )
+        )
+    return [failure for failure in failures if failure is not None]
+
+
+def explain_no_services(profiles: Iterable[StoredProfile]) -> list[Failure]:
+    """Return the refusal of a host that names no time-stamp service, where stored profiles ask for time stamps."""
+    stamped = [profile.name for profile in profiles if asks_for_stamp(profile.policy)]
+    if not stamped:
         return []
     return [
         Failure(
-            "Signing:Trust:RootsPath",
-            f"names no root, and these profiles have ValidateCertificate: {', '.join(asking)}.",
-            "Name a folder with the roots to be trusted, or set ValidateCertificate to false: in the settings before "
-            "the first start, later with bulksigner profiles set NAME ValidateCertificate=false.",
+            "Signing:Timestamps",
+            f"names no service, and these profiles ask for time stamps: {', '.join(stamped)}.",
+            "Name one, such as Signing:Timestamps[0]:Url, or run: bulksigner profiles set NAME Policy=AD-RB",
         )
     ]
+
+
+def _explain_unchecked(profiles: Iterable[StoredProfile]) -> Failure | None:
+    asking = [profile.name for profile in profiles if profile.validate_certificate and profile.certificate_source]
+    if not asking:
+        return None
+    return Failure(
+        "Signing:Trust:RootsPath",
+        f"names no root, and these profiles have ValidateCertificate: {', '.join(asking)}.",
+        "Name a folder with the roots to be trusted, or set ValidateCertificate to false: in the settings before "
+        "the first start, later with bulksigner profiles set NAME ValidateCertificate=false.",
+    )
 
 
 @attrs.frozen

@@ -13,12 +13,13 @@ from bulksigner.contract.errors import PermanentFailure, StepFailed
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format
 from bulksigner.formats.policies import KeyFacts, PolicyTable, read_key
-from bulksigner.formats.spec import BASELINE_B, PLAIN_XML, PLAIN_XML_SHA1
-from bulksigner.settings.signatures import BASELINE_POLICY, PadesFilter, XmlFlavor
+from bulksigner.formats.spec import BASELINE_B, BASELINE_T, PLAIN_XML, PLAIN_XML_SHA1
+from bulksigner.settings.signatures import BASELINE_POLICY, BASELINE_STAMPED_POLICY, PadesFilter, XmlFlavor
 
 __all__ = ["CODE", "SigningRules", "find_absent_policy", "make_rules"]
 
 CODE = "sign.policy-invalid"
+_BASELINES = {BASELINE_POLICY: BASELINE_B, BASELINE_STAMPED_POLICY: BASELINE_T}
 
 
 class Choice(Protocol):
@@ -130,7 +131,7 @@ class SigningRules:
 
 def find_absent_policy(choice: Choice, table: PolicyTable) -> str | None:
     """Say which policy that a profile names is not in the table, or None."""
-    if choice.policy == BASELINE_POLICY or choice.xml_flavor is XmlFlavor.NFE:
+    if choice.policy in _BASELINES or choice.xml_flavor is XmlFlavor.NFE:
         return None
     level, version = _split(choice.policy)
     formats = list(Format) if choice.format is None else [choice.format]
@@ -145,8 +146,8 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
     formats = list(Format) if choice.format is None else [choice.format]
     if choice.xml_flavor is XmlFlavor.NFE:
         return _plain_rules(choice, key)
-    if choice.policy == BASELINE_POLICY:
-        return SigningRules(choice.name, dict.fromkeys(formats, (BASELINE_B,)))
+    if choice.policy in _BASELINES:
+        return SigningRules(choice.name, dict.fromkeys(formats, (_BASELINES[choice.policy],)))
     facts = read_key(key)
     specs: dict[Format, Sequence[SignatureSpec]] = {}
     reasons: dict[Format, str] = {}

@@ -12,8 +12,18 @@ from bulksigner.settings.grammar import quote
 from bulksigner.settings.hosting import check_hosting
 from bulksigner.settings.model import LOCAL_PROVIDER, CoreSettings, DatabaseProvider
 from bulksigner.settings.shapes import Kind, members_of
-from bulksigner.settings.signatures import BASELINE_POLICY, DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import (
+    BASELINE_POLICY,
+    BASELINE_STAMPED_POLICY,
+    DEFAULT_POLICY,
+    STAMPED_POLICY,
+    ExistingSignature,
+    PadesFilter,
+    XmlFlavor,
+    asks_for_stamp,
+)
 from bulksigner.settings.signing import DEFAULT_NAME, LOCAL_METHOD, CertificateChoice, ProfileSeed
+from bulksigner.settings.timestamps import LONGEST_WAIT_SECONDS
 
 __all__ = ["SHORTEST_MASKED", "check_profile", "check_rules", "list_certificates"]
 
@@ -30,6 +40,7 @@ def check_rules(core: CoreSettings, findings: Findings) -> None:
     check_hosting(core.hosting, findings)
     _check_connections(core, findings)
     _check_profiles(core, findings)
+    _check_timestamps(core, findings)
     tokens = []
     for key, choice in list_certificates(core):
         _warn_of_short_secrets(key, choice, findings)
@@ -83,10 +94,18 @@ def _check_profiles(core: CoreSettings, findings: Findings) -> None:
             findings.refuse(
                 f"{key}:Name", f"is {quote(seed.name)}, as is another profile's.", "Give each its own name."
             )
-        check_profile(f"{key}:", seed, findings, is_encryption_on=core.encryption.enabled)
+        check_profile(
+            f"{key}:",
+            seed,
+            findings,
+            is_encryption_on=core.encryption.enabled,
+            has_timestamps=bool(core.signing.timestamps),
+        )
 
 
-def check_profile(prefix: str, seed: ProfileSeed, findings: Findings, *, is_encryption_on: bool) -> None:
+def check_profile(
+    prefix: str, seed: ProfileSeed, findings: Findings, *, is_encryption_on: bool, has_timestamps: bool
+) -> None:
     """Apply the rules on one profile, at the import and at every save (CFG-81); keys are shown after `prefix`."""
     if seed.name == DEFAULT_NAME and not seed.enabled:
         findings.refuse(f"{prefix}Enabled", "is false, but default cannot be disabled.", "Leave it enabled.")
@@ -98,6 +117,8 @@ def check_profile(prefix: str, seed: ProfileSeed, findings: Findings, *, is_encr
         )
     _check_format(prefix, seed, findings)
     _check_policy(prefix, seed, findings)
+    if asks_for_stamp(seed.policy):
+        _check_stamped(prefix, seed, findings, has_timestamps=has_timestamps)
     if seed.method == LOCAL_METHOD and seed.certificate is None:
         findings.refuse(
             f"{prefix}Certificate",
@@ -129,11 +150,12 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
 def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     """Apply the rules on policy, filter and flavour; whether a version exists the policy table knows (CFG-188, 190)."""
     level, _, version = seed.policy.partition(" ")
-    if level not in (DEFAULT_POLICY, BASELINE_POLICY):
+    if level not in (DEFAULT_POLICY, BASELINE_POLICY) and not asks_for_stamp(level):
         findings.refuse(
             f"{prefix}Policy",
-            f"is {seed.policy}, which needs time stamps or revocation data, and this build has neither.",
-            f"Choose {DEFAULT_POLICY}, or {BASELINE_POLICY} for signatures without a policy.",
+            f"is {seed.policy}, which needs revocation data in the file, and this build puts none there.",
+            f"Choose {DEFAULT_POLICY} or {STAMPED_POLICY}, or {BASELINE_POLICY} or {BASELINE_STAMPED_POLICY} for "
+            "signatures without a policy.",
         )
     if version and seed.format is None:
         findings.refuse(
@@ -145,7 +167,7 @@ def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         findings.refuse(
             f"{prefix}SaveAsPem", "is true, and Cades:Existing keeps the form in which files arrive.", "Take it out."
         )
-    if level == BASELINE_POLICY and seed.pades_filter is PadesFilter.PBAD:
+    if level in (BASELINE_POLICY, BASELINE_STAMPED_POLICY) and seed.pades_filter is PadesFilter.PBAD:
         findings.refuse(
             f"{prefix}PadesFilter",
             f"is Pbad, which belongs to the national policies, and Policy is {seed.policy}.",
@@ -161,6 +183,38 @@ def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
             f"{prefix}Policy",
             f"is {seed.policy}, and Xml:Flavor Nfe makes signatures without a policy.",
             "Take it out.",
+        )
+
+
+def _check_stamped(prefix: str, seed: ProfileSeed, findings: Findings, *, has_timestamps: bool) -> None:
+    if not has_timestamps:
+        findings.refuse(
+            f"{prefix}Policy",
+            f"is {seed.policy}, which asks for a time stamp, and Signing:Timestamps names no service.",
+            "Name one, such as Signing:Timestamps[0]:Url, or choose a policy without a time stamp.",
+        )
+    if seed.cades.existing is not ExistingSignature.WRAP:
+        findings.refuse(
+            f"{prefix}Cades:Existing",
+            f"is {seed.cades.existing.value}, and a signature on a file that arrives signed gets no time stamp, which "
+            f"{seed.policy} asks for.",
+            "Take it out, or choose a policy without a time stamp.",
+        )
+
+
+def _check_timestamps(core: CoreSettings, findings: Findings) -> None:
+    for index, service in enumerate(core.signing.timestamps):
+        if (service.user is None) != (not service.password):
+            missing, given = ("User", "Password") if service.user is None else ("Password", "User")
+            findings.refuse(
+                f"Signing:Timestamps[{index}]:{missing}", f"is missing, and {given} is set.", "Set both, or neither."
+            )
+    waits = sum(service.timeout_seconds for service in core.signing.timestamps)
+    if waits > LONGEST_WAIT_SECONDS:
+        findings.refuse(
+            "Signing:Timestamps",
+            f"names services that may take {waits} s together, more than {LONGEST_WAIT_SECONDS} s.",
+            "Name fewer, or give them less TimeoutSeconds.",
         )
 
 

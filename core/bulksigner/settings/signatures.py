@@ -13,22 +13,31 @@ from bulksigner.contract.settings import Check, option
 
 __all__ = [
     "BASELINE_POLICY",
+    "BASELINE_STAMPED_POLICY",
     "DEFAULT_POLICY",
     "POLICY",
+    "STAMPED_POLICY",
     "CadesChoice",
     "ExistingSignature",
     "PadesFilter",
     "PolicySettings",
     "XmlChoice",
     "XmlFlavor",
+    "asks_for_stamp",
 ]
 
 DEFAULT_POLICY = "AD-RB"
 BASELINE_POLICY = "B-B"
+STAMPED_POLICY, BASELINE_STAMPED_POLICY = "AD-RT", "B-T"
 POLICY = Check(
     lambda text: re.fullmatch(r"AD-R[BTVCA](?: \d{1,3}\.\d{1,3})?|B-(?:B|T|LT|LTA)", text) is not None,
     "AD-RB, or one of its versions such as AD-RB 2.3; or B-B",
 )
+
+
+def asks_for_stamp(policy: str) -> bool:
+    """Tell whether signatures of a policy, with or without a version, carry a time stamp."""
+    return policy.partition(" ")[0] in (STAMPED_POLICY, BASELINE_STAMPED_POLICY)
 
 
 class PadesFilter(enum.Enum):

@@ -12,6 +12,7 @@ import attrs
 from bulksigner.contract.settings import Check, Secret, between, matches_length, option
 from bulksigner.contract.signing import Format
 from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
+from bulksigner.settings.timestamps import TimestampSettings
 from bulksigner.settings.trust import TrustSettings
 
 __all__ = [
@@ -94,7 +95,7 @@ class ProfileSeed:
     policy: str = option(
         DEFAULT_POLICY,
         help="Signature policy: a level of ICP-Brasil, such as `AD-RB`, with a version where not the newest is wanted, "
-        "such as `AD-RB 2.3`; or `B-B`, the ETSI baseline without a policy.",
+        "such as `AD-RB 2.3`; or `B-B`, the ETSI baseline without a policy. `AD-RT` and `B-T` add a time stamp.",
         check=POLICY,
         is_seed=True,
     )
@@ -116,6 +117,7 @@ class SigningSettings:
         False, help="The spelling of `Signing:Trust:AllowTestRoots` in migrated settings."
     )
     trust: TrustSettings = option(TrustSettings())
+    timestamps: tuple[TimestampSettings, ...] = option((), help="Time-stamp services.")
     engine: EngineChoice = option(
         EngineChoice.AUTO, help="Where signing runs; `Auto` takes processes with several cores and workers."
     )

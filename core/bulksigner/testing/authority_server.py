@@ -35,8 +35,13 @@ class TimestampIdentity:
     issuers: tuple[x509.Certificate, ...]
 
 
-def make_timestamp_identity(authority: Authority, *, for_stamping: bool = True) -> TimestampIdentity:
-    """Issue the certificate of a time-stamp service; `for_stamping=False` leaves its extended key usage out."""
+def make_timestamp_identity(
+    authority: Authority, *, for_stamping: bool = True, is_over: bool = False
+) -> TimestampIdentity:
+    """Issue the certificate of a time-stamp service.
+
+    `for_stamping=False` leaves its extended key usage out; with `is_over` it ended an hour ago.
+    """
     key = make_key(KeyKind.RSA_2048, "time stamps")
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     builder = (
@@ -46,7 +51,7 @@ def make_timestamp_identity(authority: Authority, *, for_stamping: bool = True) 
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=365))
+        .not_valid_after(now + (-datetime.timedelta(hours=1) if is_over else datetime.timedelta(days=365)))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     )
     if for_stamping:

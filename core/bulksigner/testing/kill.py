@@ -276,8 +276,8 @@ def _watch_keys(turns: _Turns) -> None:
     original = tasks.sign_here
 
     @functools.wraps(original)
-    def sign_here(task: Any, method: Any, key: OpenedKey) -> Any:
-        return original(task, method, _WatchedKey(key, turns, task.measured.sha256.hex()))
+    def sign_here(task: Any, method: Any, key: OpenedKey, *more: Any) -> Any:
+        return original(task, method, _WatchedKey(key, turns, task.measured.sha256.hex()), *more)
 
     vars(tasks)["sign_here"] = sign_here
 

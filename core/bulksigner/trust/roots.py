@@ -32,10 +32,18 @@ class TrustedCertificate:
     parsed: x509.Certificate
     path: Path
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel to worker processes as bytes, since a parsed certificate cannot."""
+        return _load_trusted, (self.encoded, self.path)
+
     @functools.cached_property
     def subject(self) -> bytes:
         """Return the encoded name of the holder."""
         return self.parsed.subject.public_bytes()
+
+
+def _load_trusted(encoded: bytes, path: Path) -> TrustedCertificate:
+    return TrustedCertificate(encoded, x509.load_der_x509_certificate(encoded), path)
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ from bulksigner.formats.timestamp import Timestamp, TimestampRefused, build_requ
 from bulksigner.trust.fetch import fetch
 from bulksigner.trust.roots import TrustSet
 
-__all__ = ["TimestampClient", "TimestampService", "TimestampsFailed"]
+__all__ = ["TimestampClient", "TimestampService", "TimestampsFailed", "require_trusted"]
 
 _LOG = logging.getLogger("bulksigner.trust")
 _HEADERS = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
@@ -33,15 +33,18 @@ _CLOCK_TOLERANCE = datetime.timedelta(minutes=5)
 class TimestampsFailed(TemporaryFailure):
     """Report that no service gave a time stamp, with the reason of each."""
 
+    default_code = "sign.timestamp-failed"
+
 
 @attrs.frozen
 class TimestampService:
-    """One service: its address, the policy to ask for (an OID, or its own choice), and who asks."""
+    """One service: its address, the policy to ask for (an OID, or its own choice), who asks, and its time limit."""
 
     url: str
     policy: str | None = None
     user: str | None = None
     password: Secret | None = None
+    limit_seconds: float = 10.0
 
 
 @attrs.define
@@ -51,6 +54,12 @@ class _Rest:
     failures: int = 0
     until: datetime.datetime | None = None
     reason: str = ""
+
+
+def require_trusted(stamp: Timestamp, trust: TrustSet) -> None:
+    """Require that the certificate of a stamp led to a root of the trust set at its time; raises `ChainRefused`."""
+    others = (*stamp.chain, *trust.list_above((stamp.certificate, *stamp.chain)))
+    build_chain(stamp.certificate, others, [root.encoded for root in trust.roots], moment=stamp.time)
 
 
 class TimestampClient:
@@ -66,12 +75,10 @@ class TimestampClient:
         trust: TrustSet,
         *,
         clock: Callable[[], datetime.datetime],
-        limit_seconds: float = 10.0,
     ) -> None:
         self._services = tuple(services)
         self._trust = trust
         self._clock = clock
-        self._limit_seconds = limit_seconds
         self._rests = {service: _Rest() for service in self._services}
         self._guard = threading.Lock()
 
@@ -87,7 +94,7 @@ class TimestampClient:
             try:
                 stamp = self._ask(service, value, digest)
             except ProviderError as error:
-                reasons.append(self._let_rest(service, error.message))
+                reasons.append(self._let_rest(service, error.message.rstrip(".")))
             else:
                 with self._guard:
                     self._rests[service] = _Rest()
@@ -96,11 +103,17 @@ class TimestampClient:
             raise TimestampsFailed("No time-stamp service is configured.")
         raise TimestampsFailed(f"No time stamp could be had: {'; '.join(reasons)}.")
 
+    def require_awake(self) -> None:
+        """Raise `TimestampsFailed` while each service rests, as it failed a moment ago; nothing is asked."""
+        resting = [self._find_rest(service) for service in self._services]
+        if all(reason is not None for reason in resting):
+            raise TimestampsFailed(f"No time stamp could be had: {'; '.join(filter(None, resting))}.")
+
     def _ask(self, service: TimestampService, value: bytes, digest: Digest) -> Timestamp:
         nonce = secrets.randbits(_NONCE_BITS) | 1
         answer = fetch(
             service.url,
-            limit_seconds=self._limit_seconds,
+            limit_seconds=service.limit_seconds,
             limit_bytes=_ANSWER_LIMIT_BYTES,
             body=build_request(value, digest, nonce=nonce, policy=service.policy),
             headers=_HEADERS,
@@ -115,10 +128,8 @@ class TimestampClient:
             raise TimestampRefused(
                 f"{service.url}: its time is {ahead.total_seconds():+.0f} s off this host's; one of the clocks is wrong"
             )
-        others = (*stamp.chain, *self._trust.list_above((stamp.certificate, *stamp.chain)))
-        roots = [root.encoded for root in self._trust.roots]
         try:
-            build_chain(stamp.certificate, others, roots, moment=stamp.time)
+            require_trusted(stamp, self._trust)
         except ChainRefused as error:
             raise TimestampRefused(f"{service.url}: {error.message}") from error
         return stamp

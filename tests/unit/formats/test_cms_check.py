@@ -32,6 +32,7 @@ FORMS = [(False, False), (True, False), (False, True), (True, True)]
 FORM_NAMES = ["attached-der", "detached-der", "attached-pem", "detached-pem"]
 CHECKING = {
     "cms_check",
+    "stamp_check",
     "der_reader",
     "pades_check",
     "pdf_crypt",

@@ -131,12 +131,12 @@ def test_a_transform_that_no_library_knows_is_not_named(tmp_path: Path, root: by
 
 
 def test_faults_and_needs_are_seen(tmp_path: Path, root: bytes, ecdsa_held: Any) -> None:
-    """ICP-01, ICP-03: the blank in the PDF values, and what needs time stamps, are never signed with."""
+    """ICP-01, ICP-03: the blank in the PDF values, and what needs revocation data, are never signed with."""
     blank = der.octet_string(b"PBAD_PAdES ")
     (tmp_path / "a.der").write_bytes(der_policy(root, "2.16.76.1.7.1.11.1.9", extra=blank))
-    (tmp_path / "b.der").write_bytes(der_policy(root, "2.16.76.1.7.1.2.3.1", unsigned=("1.2.840.113549.1.9.16.2.14",)))
+    (tmp_path / "b.der").write_bytes(der_policy(root, "2.16.76.1.7.1.3.3.1", unsigned=("1.2.840.113549.1.9.16.2.21",)))
     table = read_folder(tmp_path)
-    for known, level, text in ((Format.PADES, "AD-RB", "blank"), (Format.CADES, "AD-RT", "time stamps")):
+    for known, level, text in ((Format.PADES, "AD-RB", "blank"), (Format.CADES, "AD-RV", "revocation data")):
         with pytest.raises(PermanentFailure, match=text):
             table.usable(known, level, None, read_key(ecdsa_held))
 

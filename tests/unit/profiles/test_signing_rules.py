@@ -105,8 +105,20 @@ def test_a_key_that_no_policy_allows_degrades(p256: Key) -> None:
     """ICP-11: with the reason of each version; a profile for all formats goes on in those that allow the key."""
     with pytest.raises(PermanentFailure, match=r"2\.3: it allows RSA from 2048 bits, and the key is ECDSA of 256 bits"):
         make_rules(Choice(format=Format.CADES, policy="AD-RB 2.3"), p256, shipped_policies())
-    with pytest.raises(PermanentFailure, match="time stamps"):
-        make_rules(Choice(format=Format.CADES, policy="AD-RT"), p256, shipped_policies())
+    with pytest.raises(PermanentFailure, match="revocation data"):
+        make_rules(Choice(format=Format.CADES, policy="AD-RV"), p256, shipped_policies())
+
+
+def test_levels_with_a_time_stamp_ask_for_it(rsa2048: Key) -> None:
+    """ICP-03: AD-RT and B-T, in each format, with and without a version; no other level asks."""
+    for policy, asks in (("AD-RT", True), ("B-T", True), ("AD-RB", False), ("B-B", False)):
+        rules = make_rules(Choice(policy=policy), rsa2048, shipped_policies())
+        assert [rules.spec(one, TODAY).is_stamped for one in Format] == [asks] * 3
+    rules = make_rules(Choice(format=Format.CADES, policy="AD-RT 2.3"), rsa2048, shipped_policies())
+    spec = rules.spec(Format.CADES, TODAY)
+    assert (spec.name, spec.is_stamped) == ("AD-RT 2.3", True)
+    assert spec.policy is not None
+    assert spec.policy.oid == "2.16.76.1.7.1.2.2.3"
 
 
 def test_sha1_ends_with_its_day(rsa2048: Key, p256: Key) -> None:

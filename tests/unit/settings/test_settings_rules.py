@@ -249,6 +249,9 @@ def test_connections_must_suffice(host) -> None:
         ({"Format": "Cades", "PadesFilter": "Etsi"}, "PadesFilter"),
         ({"Certificate__Pfx__Path": "-"}, "Certificate"),
         ({"Policy": "AD-RT"}, "Policy"),
+        ({"Policy": "B-T"}, "Policy"),
+        ({"Policy": "AD-RV 2.4"}, "Policy"),
+        ({"Policy": "B-LT"}, "Policy"),
         ({"Policy": "B-LTA"}, "Policy"),
         ({"Policy": "AD-RX"}, "Policy"),
         ({"Name": "default", "Format": "-", "Policy": "AD-RB 2.3"}, "Policy"),
@@ -286,6 +289,64 @@ def test_profiles_that_make_no_sense(pfx_host, keys, wrong) -> None:
 def test_profiles_that_do(pfx_host, keys) -> None:
     """CFG-87 to CFG-97: the permitted combinations."""
     assert pfx_host.load(profile(**keys)).warnings == ()
+
+
+STAMPS = {"Signing__Timestamps__0__Url": "https://carimbo.example/tsa"}
+
+
+@pytest.mark.parametrize("policy", ["AD-RT", "AD-RT 2.3", "B-T"])
+def test_a_time_stamp_needs_a_service(pfx_host, policy) -> None:
+    """ICP-03: the refusal names the key of the services; with one the profile is taken."""
+    refused = pfx_host.refuse(profile(Policy=policy))["Signing:Profiles[0]:Policy"]
+    assert "Signing:Timestamps[0]:Url" in refused.remedy
+    (service,) = pfx_host.load(profile(Policy=policy) | STAMPS).core.signing.timestamps
+    assert (service.url, service.policy, service.timeout_seconds) == ("https://carimbo.example/tsa", None, 10)
+
+
+def test_services_keep_their_order_and_their_secrets(pfx_host) -> None:
+    """SEC-51: each has its own policy, person and limit; the password is known to redaction."""
+    more = {"Policy": "2.16.76.1.6.6", "User": "empresa", "Password": "long-canary-one", "TimeoutSeconds": "3"}
+    loaded = pfx_host.load(
+        STAMPS
+        | {"Signing__Timestamps__1__Url": "http://other.example"}
+        | {f"Signing__Timestamps__1__{key}": value for key, value in more.items()}
+    )
+    first, second = loaded.core.signing.timestamps
+    assert (first.url, second.url) == ("https://carimbo.example/tsa", "http://other.example")
+    assert (second.policy, second.user, second.timeout_seconds) == ("2.16.76.1.6.6", "empresa", 3)
+    assert "long-canary-one" in {secret.reveal() for secret in loaded.secrets}
+
+
+TOO_LONG = {
+    f"{number}__{key}": value
+    for number in range(3)
+    for key, value in (("Url", "http://a.example"), ("TimeoutSeconds", "41"))
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        ({"0__Url": "ftp://carimbo.example"}, "[0]:Url"),
+        ({"0__Url": "https://user:word@carimbo.example/"}, "[0]:Url"),
+        ({"0__Policy": "2.16.x"}, "[0]:Policy"),
+        ({"0__User": "empresa"}, "[0]:Password"),
+        ({"0__Password": "long-canary-two"}, "[0]:User"),
+        ({"0__TimeoutSeconds": "61"}, "[0]:TimeoutSeconds"),
+        (TOO_LONG, ""),
+    ],
+)
+def test_services_that_make_no_sense(pfx_host, keys, wrong) -> None:
+    """CFG-12: one failure each, at the key."""
+    given = STAMPS | {f"Signing__Timestamps__{key}": value for key, value in keys.items()}
+    assert set(pfx_host.refuse(given)) == {f"Signing:Timestamps{wrong}"}
+
+
+@pytest.mark.parametrize("existing", ["Parallel", "Counter"])
+def test_further_signatures_get_no_time_stamp(pfx_host, existing) -> None:
+    """ICP-30: never a level that is not what it says."""
+    keys = profile(Policy="AD-RT", Cades__Existing=existing) | STAMPS
+    assert set(pfx_host.refuse(keys)) == {"Signing:Profiles[0]:Cades:Existing"}
 
 
 def test_profile_names_are_unique(pfx_host) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import subprocess
 
+import attrs
 import pytest
 from asn1crypto import cms, tsp
 from asn1crypto import x509 as asn1_x509
@@ -54,7 +55,8 @@ def client(trust_bench):
     def make(*services, roots=True) -> TimestampClient:
         trust = load_trust(TrustSettings(roots_path=trust_bench.roots if roots else None))
         asked = services or (TimestampService(trust_bench.kit.tsa_url),)
-        return TimestampClient(asked, trust, clock=trust_bench.clock, limit_seconds=2.0)
+        timed = [attrs.evolve(one, limit_seconds=2.0) for one in asked]
+        return TimestampClient(timed, trust, clock=trust_bench.clock)
 
     return make
 
