@@ -1,4 +1,4 @@
-"""Second engines through a whole service: real ones on real signatures, and programs that misbehave (BEY-02, CFG-198)."""
+"""Second engines through a whole service: real ones on real signatures, and programs that misbehave (BEY-02)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from bulksigner.jobs.states import JobStatus
 from bulksigner.pipeline import cross_checking
 from bulksigner.pipeline.cross_checking import Subject, ask_engine
 from bulksigner.settings.cross_check import read_engine
-from bulksigner.testing.certificates import Authority
+from bulksigner.testing.certificates import Authority, KeyKind
 from bulksigner.testing.harness import Harness, prepare
+from bulksigner.testing.lives import Life, live
 
 NFE = "http://www.portalfiscal.inf.br/nfe"
 INVOICE = f'<NFe xmlns="{NFE}"><infNFe Id="NFe1"><a>1</a></infNFe></NFe>'.encode()
@@ -44,14 +45,18 @@ def program(tmp_path: Path) -> Callable[[str, str], str]:
     return write
 
 
-@pytest.fixture(params=["InProcess", "Processes"])
+BOTH_ENGINES = pytest.mark.parametrize("make", ["InProcess", "Processes"], indirect=True)
+
+
+@pytest.fixture
 def make(request: pytest.FixtureRequest, tmp_path: Path, authority: Authority) -> Any:
-    """Make a service with one profile that has these keys, on each engine."""
+    """Make a service with one profile that has these keys."""
+    placement = getattr(request, "param", "InProcess")
     made: list[Harness] = []
 
     def run(profile: Mapping[str, object], settings: Mapping[str, object] | None = None) -> Harness:
         keys = {f"Signing:Profiles:0:{key}": value for key, value in profile.items()} | dict(settings or {})
-        folder = prepare(tmp_path / "service", settings=keys, engine=request.param, issued=authority.issue())
+        folder = prepare(tmp_path / f"service-{len(made)}", settings=keys, engine=placement, issued=authority.issue())
         made.append(Harness(folder))
         return made[-1]
 
@@ -69,6 +74,7 @@ def lines(harness: Harness, job: Any) -> list[str]:
     return [entry.message for entry in harness.history(job) if entry.message.startswith("Cross-check")]
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize(
     ("profile", "name", "output", "content"),
     [
@@ -85,6 +91,7 @@ def test_real_engines_judge_real_signatures(
 ) -> None:
     """BEY-02, ENC-01: each accepts what we made, is named with its version, and refuses the same file altered."""
     engine = read_engine(str(profile["CrossCheck:0"]))
+    assert engine.format is not None
     require_tool(engine.program, {"pdfsig": "poppler-utils"}.get(engine.program, engine.program))
     harness = make(profile)
     harness.drop(name, content or pdf_file())
@@ -96,29 +103,24 @@ def test_real_engines_judge_real_signatures(
     assert any(letter.isdigit() for letter in line.removeprefix(f"Cross-check: {engine.name}"))
     assert harness.outputs() == [output]
     altered = bytearray(harness.output(output).read_bytes())
-    if engine.format is Format.CADES:
-        # The signature value is the last thing in the file; in PEM the last whole line is within it.
-        place = -40
-    else:
-        place = altered.find(b"<a>") + 1 if b"<a>" in altered else 300
+    # A letter within a text or a name, the middle of a page, and the signature value, which ends the file.
+    places = {Format.XADES: max(altered.find(b"<b/>"), altered.find(b">1<")) + 1, Format.PADES: 300, Format.CADES: -40}
+    place = places[engine.format]
     altered[place] = ord("A") if altered[place] != ord("A") else ord("B")
     (tmp_path / "altered").write_bytes(altered)
-    assert engine.format is not None
-    subject = Subject(
-        tmp_path / "altered", tmp_path / "altered", engine.format, pem=output.endswith("pem"), is_plain_xml=False
-    )
     home = tmp_path / "home"
     home.mkdir()
-    opinion = ask_engine(engine, subject, home, 30)
-    assert opinion.accepts is False, opinion
+    for file, accepts in ((harness.output(output), True), (tmp_path / "altered", False)):
+        is_pem, is_plain = output.endswith("pem"), "Xml:Flavor" in profile
+        opinion = ask_engine(engine, Subject(file, file, engine.format, is_pem, is_plain), home, 30)
+        assert opinion.accepts is accepts, opinion
 
 
 def test_only_the_engines_of_a_format_are_asked_and_on_clear_bytes(make: Any, require_tool: Any, program: Any) -> None:
     """BEY-02, ENC-01: a profile that goes by extension; what leaves is an envelope, what was judged is not."""
     require_tool("openssl", "openssl")
-    look = program(
-        "look.py", "sys.exit(open(sys.argv[1], 'rb').read(1) != b'0' or open(sys.argv[2]).read() != 'clear')"
-    )
+    judge = "sys.exit(open(sys.argv[1], 'rb').read(1) != b'0' or open(sys.argv[2]).read() != 'clear')"
+    look = program("look.py", judge)
     harness = make(
         {"Encrypt": True, "CrossCheck:0": "xmlsec1", "CrossCheck:1": "openssl cms",
          "CrossCheck:2": f"{look} {{file}} '{{original}}' --as={{format}}"},
@@ -192,6 +194,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
+@BOTH_ENGINES
 def test_a_hung_engine_holds_no_other_job(make: Any, program: Any, tmp_path: Path) -> None:
     """BEY-02, PIPE-67: the conductor leads other jobs to their end while a program hangs over one."""
     path = program(
@@ -235,6 +238,66 @@ def test_a_program_gets_nothing_of_the_service(make: Any, program: Any, monkeypa
     harness.drop("a.bin", b"content")
     [job] = harness.run_until_idle()
     assert job.status is JobStatus.COMPLETED, job.error_message
+
+
+def test_the_service_may_die_while_a_program_judges(tmp_path: Path, program: Any, authority: Authority) -> None:
+    """BEY-02, BEY-51, CLU-06: nothing is handed out, the job is told as interrupted, and its retry is judged anew."""
+    body = (
+        "import signal\nfrom pathlib import Path\nonce = Path(sys.argv[0]).parent / 'once'\n"
+        "if not once.exists():\n    once.touch(); os.kill(os.getppid(), signal.SIGKILL)"
+    )
+    keys = {"Format": "Cades", "CrossCheck:0": f"{program('kill.py', body)} {{file}}"}
+    settings = {f"Signing:Profiles:0:{key}": value for key, value in keys.items()}
+    folder = prepare(tmp_path / "service", settings=settings, issued=authority.issue())
+    assert live(Life(folder, upload=("a.bin", b"content"))).code == -9
+    assert (tmp_path / "once").exists()
+    assert not list((folder / "data" / "output").iterdir())
+    ended = live(Life(folder, retries=True))
+    assert ended.code == 0, ended.printed
+    first, second = ended.runs[0]["jobs"]
+    assert (first["status"], first["error_code"]) == ("Failed", "recovery.interrupted")
+    assert second["status"] == "Completed"
+    assert list(ended.runs[0]["files"]["data/output"]) == ["a.bin.p7m"]
+    assert not ended.runs[0]["files"]["data/processing"]
+
+
+@pytest.mark.parametrize("existing", ["Parallel", "Counter"])
+def test_openssl_judges_further_signatures(make: Any, require_tool: Any, existing: str) -> None:
+    """BEY-02, CFG-198: a file that arrives signed, signed once more."""
+    require_tool("openssl", "openssl")
+    harness = make({"Format": "Cades", "Cades:Existing": existing, "CrossCheck:0": "openssl cms"})
+    other = make({"Format": "Cades"})
+    other.drop("a.bin", b"content")
+    other.run_until_idle()
+    harness.drop("b.p7m", other.output("a.bin.p7m").read_bytes())
+    [job] = harness.run_until_idle()
+    assert job.status is JobStatus.COMPLETED, job.error_message
+    assert len(lines(harness, job)) == 1
+
+
+@pytest.mark.parametrize(
+    ("profile", "name"),
+    [
+        ({"Format": "Pades", "PadesFilter": "Etsi", "CrossCheck:0": "pdfsig"}, "a.pdf"),
+        ({"Format": "Cades", "CrossCheck:0": "openssl cms", "Policy": "B-B"}, "a.bin"),
+        ({"Format": "Xades", "CrossCheck:0": "xmlsec1", "Policy": "B-B"}, "a.xml"),
+    ],
+)
+def test_real_engines_judge_signatures_of_curves(
+    tmp_path: Path, authority: Authority, require_tool: Any, pdf_file: Any, profile: dict[str, str], name: str
+) -> None:
+    """BEY-02: ECDSA as well, where the policy allows it."""
+    engine = read_engine(profile["CrossCheck:0"])
+    require_tool(engine.program, {"pdfsig": "poppler-utils"}.get(engine.program, engine.program))
+    keys = {f"Signing:Profiles:0:{key}": value for key, value in ({"Policy": "B-B"} | profile).items()}
+    folder = prepare(tmp_path / "service", settings=keys, issued=authority.issue(kind=KeyKind.ECDSA_P256))
+    harness = Harness(folder)
+    try:
+        harness.drop(name, {"a.pdf": pdf_file(), "a.bin": b"content", "a.xml": b"<a><b/></a>"}[name])
+        [job] = harness.run_until_idle()
+        assert job.status is JobStatus.COMPLETED, job.error_message
+    finally:
+        harness.close()
 
 
 def test_without_engines_nothing_of_it_happens(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
