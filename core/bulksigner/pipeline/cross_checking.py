@@ -24,7 +24,7 @@ from bulksigner.contract.signing import Format
 from bulksigner.pipeline.limited import Overdue, call_within
 from bulksigner.settings.cross_check import SecondEngine
 
-__all__ = ["CROSS_CHECK_LIMIT_SECONDS", "Opinion", "Subject", "ask_engine"]
+__all__ = ["CROSS_CHECK_LIMIT_SECONDS", "Opinion", "Subject", "ask_engine", "end_programs"]
 
 CROSS_CHECK_LIMIT_SECONDS = 60.0
 """A second engine that takes longer is ended, and has no verdict."""
@@ -37,6 +37,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+\w*")
 _VERSION_ARGUMENTS: Mapping[str, str] = MappingProxyType(
     {"pdfsig": "-v", "openssl cms": "version", "xmlsec1": "--version"}
 )
+_OURS_IS_VALID = frozenset(("  - Total document signed", "  - Signature Validation: Signature is Valid."))
 _PROPERTIES = "http://uri.etsi.org/01903/v1.3.2#:SignedProperties"
 _LAST_SIGNATURE = '(//*[local-name()="Signature" and namespace-uri()="http://www.w3.org/2000/09/xmldsig#"])[last()]'
 
@@ -142,10 +143,8 @@ def _judge_by_code(ran: _Ran) -> bool:
 
 def _judge_pdfsig(ran: _Ran) -> bool:
     """Find our signature, the one that covers the whole file; the exit code tells nothing."""
-    sections = ran.output.split("Signature #")[1:]
-    return ran.code == 0 and any(
-        "Total document signed" in section and "Signature is Valid." in section for section in sections
-    )
+    sections = [section.splitlines() for section in re.split(r"^Signature #", ran.output, flags=re.MULTILINE)[1:]]
+    return ran.code == 0 and any(_OURS_IS_VALID.issubset(section) for section in sections)
 
 
 def _describe(engine: SecondEngine, program: str, run: Callable[[list[str]], _Ran]) -> str:
@@ -180,6 +179,7 @@ def _run(command: list[str], folder: Path, ends_at: float, limit_seconds: float)
         start_new_session=True,
     )
     is_over = False
+    _under_way.add(child)
     try:
         output = call_within(_left(ends_at), "cross-check-output", lambda: _read(child))
         code = child.wait(_left(ends_at))
@@ -189,7 +189,18 @@ def _run(command: list[str], folder: Path, ends_at: float, limit_seconds: float)
     finally:
         if not is_over:
             _kill(child)
+        _under_way.discard(child)
     return _Ran(code, output.decode("utf-8", "replace"))
+
+
+_under_way: set[subprocess.Popen[bytes]] = set()
+
+
+def end_programs() -> None:
+    """Kill every program under way, for a service that ends without waiting for its jobs."""
+    for child in list(_under_way):
+        if child.poll() is None:
+            _kill(child)
 
 
 def _left(ends_at: float) -> float:

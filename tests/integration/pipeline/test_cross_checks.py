@@ -216,6 +216,21 @@ def test_a_hung_engine_holds_no_other_job(make: Any, program: Any, tmp_path: Pat
     service.worker.stop(10)
 
 
+def test_a_hung_program_does_not_outlive_the_service(make: Any, program: Any, tmp_path: Path) -> None:
+    """BEY-02, CLU-04: a service that stops while a program hangs takes the program with it."""
+    path = program("hang.py", HANGS)
+    harness = make({"Format": "Cades", "CrossCheck:0": f"{path} {{file}}"}, {"Pipeline:ShutdownGraceSeconds": 0})
+    harness.service.start()
+    harness.upload("a.bin", b"content")
+    wait_for(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2)
+    harness.service.stop()
+    assert all(is_gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    # What is left of the worker in this process comes to its end before the next test.
+    wait_for(lambda: harness.service.worker.jobs_in_flight == 0)
+    harness.service.close()
+    assert harness.outputs() == []
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     ends_at = time.monotonic() + 30
     while not condition():
