@@ -37,7 +37,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+\w*")
 _VERSION_ARGUMENTS: Mapping[str, str] = MappingProxyType(
     {"pdfsig": "-v", "openssl cms": "version", "xmlsec1": "--version"}
 )
-_OURS_IS_VALID = frozenset(("  - Total document signed", "  - Signature Validation: Signature is Valid."))
+_COVERS_ALL, _IS_VALID = "  - Total document signed", "  - Signature Validation: Signature is Valid."
 _PROPERTIES = "http://uri.etsi.org/01903/v1.3.2#:SignedProperties"
 _LAST_SIGNATURE = '(//*[local-name()="Signature" and namespace-uri()="http://www.w3.org/2000/09/xmldsig#"])[last()]'
 
@@ -51,6 +51,8 @@ class Subject:
     format: Format
     pem: bool = False
     is_plain_xml: bool = False
+    is_extended: bool = False
+    """Whether something is added to the file after our signature, as the higher levels do."""
 
 
 @attrs.frozen
@@ -99,8 +101,8 @@ def ask_engine(engine: SecondEngine, subject: Subject, folder: Path, limit_secon
         return Opinion(name, None, f"it could not be asked: {reason}.")
     if ran.code < 0:
         return Opinion(name, None, f"it was ended by signal {-ran.code}.")
-    judge = _judge_pdfsig if engine.name == "pdfsig" and engine.format is not None else _judge_by_code
-    return Opinion(name, judge(ran), f"exit code {ran.code}: {_show(ran.output)}")
+    accepts = _judge_pdfsig(ran, subject) if engine.format is Format.PADES else ran.code == 0
+    return Opinion(name, accepts, f"exit code {ran.code}: {_show(ran.output)}")
 
 
 def _arguments(engine: SecondEngine, subject: Subject) -> list[str]:
@@ -137,14 +139,21 @@ def _list_identified(file: Path) -> list[str]:
     return list(found)
 
 
-def _judge_by_code(ran: _Ran) -> bool:
-    return ran.code == 0
+def _judge_pdfsig(ran: _Ran, subject: Subject) -> bool:
+    """Find our signature, the one that covers the whole file; the exit code tells nothing.
 
-
-def _judge_pdfsig(ran: _Ran) -> bool:
-    """Find our signature, the one that covers the whole file; the exit code tells nothing."""
+    Where revocation data were added after it, it is the one that covers most, time stamps of the document apart.
+    """
     sections = [section.splitlines() for section in re.split(r"^Signature #", ran.output, flags=re.MULTILINE)[1:]]
-    return ran.code == 0 and any(_OURS_IS_VALID.issubset(section) for section in sections)
+    if ran.code != 0 or not subject.is_extended:
+        return ran.code == 0 and any({_COVERS_ALL, _IS_VALID}.issubset(section) for section in sections)
+    ours = [section for section in sections if not any("RFC3161" in line for line in section)]
+    return _IS_VALID in max(ours, key=_find_end, default=[])
+
+
+def _find_end(section: list[str]) -> int:
+    numbers = [int(number) for line in section if "Signed Ranges:" in line for number in re.findall(r"\d+", line)]
+    return max(numbers, default=0)
 
 
 def _describe(engine: SecondEngine, program: str, run: Callable[[list[str]], _Ran]) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import attrs
 import pytest
+from pyhanko.pdf_utils.generic import DictionaryObject
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
 from bulksigner.contract.errors import ConfigurationRefused
 from bulksigner.contract.signing import Format
@@ -313,6 +315,37 @@ def test_real_engines_judge_signatures_of_curves(
         assert job.status is JobStatus.COMPLETED, job.error_message
     finally:
         harness.close()
+
+
+def test_pdfsig_finds_our_signature_below_what_was_added(
+    make: Any, require_tool: Any, pdf_file: Any, tmp_path: Path
+) -> None:
+    """BEY-02: what follows a signature is a disagreement, except where the level of the profile adds it."""
+    require_tool("pdfsig", "poppler-utils")
+    harness = make({"Format": "Pades", "PadesFilter": "Etsi"})
+    harness.drop("a.pdf", pdf_file())
+    harness.run_until_idle()
+    extended = tmp_path / "extended.pdf"
+    with harness.output("a.signed.pdf").open("rb") as signed, extended.open("wb") as out:
+        writer = IncrementalPdfFileWriter(signed)
+        writer.root["/DSS"] = DictionaryObject()
+        writer.update_root()
+        writer.write(out)
+    broken = tmp_path / "broken.pdf"
+    content = bytearray(extended.read_bytes())
+    content[300] ^= 1
+    broken.write_bytes(content)
+    home = tmp_path / "home"
+    home.mkdir()
+
+    def ask(file: Path, *, is_extended: bool) -> bool | None:
+        subject = Subject(file, file, Format.PADES, is_extended=is_extended)
+        return ask_engine(read_engine("pdfsig"), subject, home, 30).accepts
+
+    assert ask(extended, is_extended=True) is True
+    assert ask(extended, is_extended=False) is False
+    assert ask(broken, is_extended=True) is False
+    assert ask(harness.input_folder() / "none.pdf", is_extended=True) is False
 
 
 def test_without_engines_nothing_of_it_happens(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

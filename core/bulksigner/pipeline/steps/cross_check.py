@@ -17,6 +17,8 @@ from bulksigner.settings.signatures import XmlFlavor
 
 __all__ = ["cross_check"]
 
+_EXTENDED = ("AD-RV", "AD-RC", "AD-RA", "B-LT", "B-LTA")
+
 
 async def cross_check(work: Work) -> None:
     """Ask each engine of the profile that knows the format, after our own check has passed (BEY-02).
@@ -34,6 +36,7 @@ async def cross_check(work: Work) -> None:
         kind,
         pem=work.is_pem,
         is_plain_xml=kind is Format.XADES and profile.xml_flavor is XmlFlavor.NFE,
+        is_extended=profile.policy.partition(" ")[0] in _EXTENDED,
     )
     limit_seconds = work.parts.cross_check_limit_seconds
     # In a thread of its own each, since a program may hang; it holds this job and no other.
