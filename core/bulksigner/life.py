@@ -23,6 +23,7 @@ from bulksigner.observability.metrics import Metrics
 from bulksigner.observability.readiness import Readiness
 from bulksigner.operations.file_check import FileCheck
 from bulksigner.operations.service import Operations
+from bulksigner.pipeline.cross_checking import end_programs
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.worker import Worker
@@ -118,8 +119,9 @@ class Service:
         # Here and not after the close, which ends the log file too.
         log.info("Service stopped" if not left else "Service stopped with jobs still running")
         if left:
-            # A worker process that hangs, or was stopped by a signal, would outlive the exit that follows.
+            # A worker process that hangs or was stopped by a signal would outlive the exit, as would a second engine.
             self.engine.close()
+            end_programs()
         else:
             self.close()
         return left

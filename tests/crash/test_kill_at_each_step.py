@@ -21,6 +21,7 @@ ENCRYPTED = {
     "Encryption:Iterations": 10_000,
     "Signing:Profiles:0:Encrypt": True,
 }
+CROSS_CHECKED = {"Signing:Profiles:0:CrossCheck:0": "openssl cms"}
 SIDECARS = {"Storage:Inputs:0:Sidecar": True}
 
 
@@ -100,6 +101,16 @@ def test_a_worker_or_its_service_may_die_in_any_task(crash: Any, plan: dict[str,
     moments = [moment for moment in trace if moment.step in IN_A_WORKER]
     assert {moment.step for moment in moments} == set(IN_A_WORKER)
     assert crash.die_everywhere(lanes, moments, plans_workers=True, **plan) == {}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_service_may_die_while_a_second_engine_judges(crash: Any, engine: str) -> None:
+    """BEY-02, BEY-51: before and after the folder of a program is made and removed; nothing is lost or signed twice."""
+    story = crash.Story("a cross-check", drops={"report.txt": TEXT}, settings=CROSS_CHECKED)
+    lanes = crash.make_lanes(story, engine)
+    moments = [moment for moment in lanes[0].trace() if "/.cross-check-" in moment.subject]
+    assert len({moment.step for moment in moments}) >= 2
+    assert crash.die_everywhere(lanes, moments) == {}
 
 
 WRITING_AN_ENVELOPE = ("os.fsync", "files.durable.promote")

@@ -122,6 +122,7 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "cadesExisting": profile.cades_existing.value,
         "xmlFlavor": profile.xml_flavor.value,
         "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
+        "crossCheck": list(profile.cross_check),
         "damage": profile.damage,
         "rowVersion": profile.row_version,
     }
@@ -130,6 +131,8 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
     return "-" if value is None else str(value)
 
 

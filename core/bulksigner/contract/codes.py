@@ -91,6 +91,7 @@ _ROWS = (
     ErrorCode("pdf.signed", None, "The PDF has a signature, which is intact"),
     ErrorCode("pdf.signature-broken", None, "The PDF has a signature that is not intact"),
     ErrorCode("verify.failed", None, "The signed file did not pass its check", text_on_job=True),
+    ErrorCode("verify.engines-disagree", None, "A second engine refuses the signed file", text_on_job=True),
     ErrorCode("encrypt.failed", None, "The signed file could not be encrypted", text_on_job=True),
     ErrorCode("promote.output-exists", None, "The output name is taken", text_on_job=True),
     ErrorCode("recovery.interrupted", None, "The process that worked on the job ended", text_on_job=True),

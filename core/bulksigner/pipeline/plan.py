@@ -9,6 +9,7 @@ import attrs
 
 from bulksigner.pipeline.steps.check import check
 from bulksigner.pipeline.steps.clean import clean
+from bulksigner.pipeline.steps.cross_check import cross_check
 from bulksigner.pipeline.steps.encrypt import encrypt
 from bulksigner.pipeline.steps.promote import promote
 from bulksigner.pipeline.steps.sign import mark, sign
@@ -37,6 +38,7 @@ LOCAL = (
     Step("mark", mark),  # PIPE-77, PIPE-78
     Step("sign", sign, "sign.failed"),  # PIPE-79
     Step("verify", verify, "verify.failed"),  # PIPE-80
+    Step("cross-check", cross_check, "verify.failed", when=attrgetter("is_cross_checked")),  # PIPE-80, BEY-02
     Step("encrypt", encrypt, "encrypt.failed", when=attrgetter("is_encrypted")),  # PIPE-81
     Step("promote", promote),  # PIPE-82
     Step("clean", clean),  # PIPE-83; then `Ending.complete` (PIPE-84)

@@ -23,6 +23,7 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
+from bulksigner.pipeline.cross_checking import CROSS_CHECK_LIMIT_SECONDS
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
 from bulksigner.pipeline.validators import VALIDATION_LIMIT_SECONDS
@@ -72,6 +73,7 @@ class Parts:
     options: Mapping[str, str] = attrs.field(factory=dict)
     """What every request to sign says to its method."""
     validation_limit_seconds: float = VALIDATION_LIMIT_SECONDS
+    cross_check_limit_seconds: float = CROSS_CHECK_LIMIT_SECONDS
     record_timings: Callable[[Job, Spans], None] | None = None
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
     count_envelope: Callable[[], None] | None = None
@@ -163,6 +165,11 @@ class Work:
     def is_encrypted(self) -> bool:
         """Tell whether the output leaves as an envelope (ENC-01)."""
         return self.opened.stored.encrypt
+
+    @property
+    def is_cross_checked(self) -> bool:
+        """Tell whether second engines check the signed file too (BEY-02)."""
+        return bool(self.opened.stored.cross_check)
 
     @property
     def output_name(self) -> str:

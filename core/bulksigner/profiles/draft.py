@@ -134,6 +134,7 @@ class _Drafting:
             xml_flavor=seed.xml.flavor,
             xml_sha1_until=seed.xml.sha1_until,
             cades_existing=seed.cades.existing,
+            cross_check=seed.cross_check,
             extras=self._choose_extras(seed),
         )
         return self._with_certificate(profile, seed.certificate)
@@ -164,7 +165,7 @@ class _Drafting:
 
     def _stored_leaves(self) -> Iterator[tuple[str, Node]]:
         before = self._before
-        core = {
+        core: dict[str, object] = {
             "Name": before.name,
             "Enabled": before.enabled,
             "Format": before.format.value if before.format else None,
@@ -182,6 +183,8 @@ class _Drafting:
             "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,
         }
+        if before.cross_check:
+            core["CrossCheck"] = list(before.cross_check)
         declared = self._declared()
         extras = {path: value for path, value in before.extras.items() if _first(path) in declared}
         for path, value in (core | extras).items():

@@ -26,6 +26,7 @@ _FIELDS = {
     "Cades:Existing": "cades_existing",
     "Xml:Flavor": "xml_flavor",
     "Xml:Sha1Until": "xml_sha1_until",
+    "CrossCheck": "cross_check",
     "InputFolder": "input_folder",
 }
 _IN_FORCE = "running services open it within two poll intervals; one that does not open leaves the former in force"
@@ -107,6 +108,8 @@ def _list_moves(before: StoredProfile, after: StoredProfile) -> Iterator[tuple[s
 def _show(value: object, absent: str = "(none)") -> str:
     if value is None:
         return absent
+    if isinstance(value, tuple):
+        return ", ".join(value) or absent
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value.value if isinstance(value, enum.Enum) else value)

@@ -21,6 +21,7 @@ from bulksigner.profiles.seal import Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import write_event
+from bulksigner.settings.cross_check import find_absent_engine
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.signatures import asks_for_stamp
 from bulksigner.settings.signing import LOCAL_METHOD, NAME
@@ -135,6 +136,10 @@ class ProfileEditor:
         absent = find_absent_policy(draft.profile, self._policies)
         if absent is not None and not objections:
             objections.append(Objection("profile.invalid", "Policy", f"is {draft.profile.policy}, but {absent}."))
+        if draft.profile.cross_check != before.cross_check and not objections:
+            # One that was lost later must not keep its profile from being disabled.
+            lost = find_absent_engine(draft.profile.cross_check)
+            objections += [] if lost is None else [Objection("profile.invalid", "CrossCheck", lost)]
         if objections:
             raise ProfileRefused(before.name, objections)
         return draft

@@ -53,6 +53,8 @@ class StoredProfile:
     """Whether its outputs leave as envelopes (CFG-91)."""
     validate_certificate: bool = False
     require_non_repudiation: bool = True
+    cross_check: tuple[str, ...] = ()
+    """Second engines that check what was signed, as they are written (CFG-198)."""
 
     def joining(self, file_name: str, format: Format) -> Joining | None:
         """Return how a file is signed further, where it arrives signed and the profile asks for that."""

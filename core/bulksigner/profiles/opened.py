@@ -24,6 +24,7 @@ from bulksigner.profiles.seal import SECRETS_KEY, Sealer, key_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
+from bulksigner.settings.cross_check import find_absent_engine
 from bulksigner.settings.signatures import asks_for_stamp
 
 __all__ = [
@@ -274,6 +275,9 @@ class ProfileOpener:
                 "its outputs are to be encrypted, and Encryption:Enabled is false. Enable it again with its password "
                 f"and salt, or run: bulksigner profiles set {stored.name} Encrypt=false"
             )
+        lost = find_absent_engine(stored.cross_check)
+        if lost is not None:
+            raise PermanentFailure(lost)
         return OpenedProfile(stored, extras=self._bind_extras(stored))
 
     def _needs_key(self, stored: StoredProfile) -> bool:

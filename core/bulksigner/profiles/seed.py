@@ -21,6 +21,7 @@ from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import Event, write_event
 from bulksigner.settings.bind import unstructure_block
+from bulksigner.settings.cross_check import find_absent_engine
 from bulksigner.settings.model import CoreSettings, InputFolder
 from bulksigner.settings.signing import DEFAULT_NAME, ProfileSeed
 
@@ -134,6 +135,7 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         extras=extras,
         input_folder=None,
         encrypt=seed.encrypt,
+        cross_check=seed.cross_check,
     )
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
 
@@ -150,6 +152,11 @@ def _refuse(
         Failure(f"{draft.key}:Policy", f"is {draft.profile.policy}, but {absent}.", "Choose one of these.")
         for draft in drafts
         if (absent := find_absent_policy(draft.profile, policies)) is not None
+    ]
+    failures += [
+        Failure(f"{draft.key}:CrossCheck", f"cannot be followed: {absent}", "")
+        for draft in drafts
+        if (absent := find_absent_engine(draft.profile.cross_check)) is not None
     ]
     if not has_roots:
         failures += explain_no_roots(draft.profile for draft in drafts)

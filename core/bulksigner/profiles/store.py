@@ -42,6 +42,7 @@ _READ_COLUMNS = (
     "xml_flavor",
     "xml_sha1_until",
     "cades_existing",
+    "cross_check",
 )
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
@@ -112,6 +113,7 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "certificate_block": _write_json(profile.certificate_block),
         "sealed": _write_json(sealed),
         "extras": _write_json(profile.extras),
+        "cross_check": json.dumps(profile.cross_check, ensure_ascii=False),
         "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
         "xml_flavor": profile.xml_flavor.value,
         "cades_existing": profile.cades_existing.value,
@@ -142,6 +144,13 @@ def _read_choice(column: str, value: str | None, read: Callable[[str], Any], dam
         return None
 
 
+def _read_texts(text: str) -> tuple[str, ...]:
+    value = json.loads(text)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("no list of texts")
+    return tuple(value)
+
+
 def _from_row(row: Sequence[Any]) -> StoredProfile:
     columns = dict(zip(_READ_COLUMNS, row, strict=True))
     damages: list[str] = []
@@ -159,6 +168,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
             ("xml_flavor", XmlFlavor),
             ("xml_sha1_until", datetime.date.fromisoformat),
             ("cades_existing", ExistingSignature),
+            ("cross_check", _read_texts),
         )
     }
     return StoredProfile(
@@ -185,5 +195,6 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         xml_flavor=chosen["xml_flavor"] or XmlFlavor.XADES,
         xml_sha1_until=chosen["xml_sha1_until"],
         cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
+        cross_check=chosen["cross_check"] or (),
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

@@ -153,6 +153,7 @@ class ProfileRow(_Row):
     xml_flavor = peewee.TextField()
     xml_sha1_until = peewee.TextField(null=True)
     cades_existing = peewee.TextField()
+    cross_check = peewee.TextField()
 
     class Meta:
         table_name = "profile"

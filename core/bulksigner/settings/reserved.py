@@ -92,7 +92,6 @@ RESERVED: tuple[Reserved, ...] = (
     ),
     Reserved(f"{_PROFILE}:CheckCNAB240", _CNAB240, off="false"),
     Reserved(f"{_PROFILE}:CheckCnab240PaymentDates", _CNAB240, off="false"),
-    Reserved(f"{_PROFILE}:CrossCheck", "cross-checks by second engines"),
     Reserved(f"{_PROFILE}:Signer", _REMOTE),
     Reserved(f"{_PROFILE}:SignerFolder", _REMOTE),
     Reserved("Hosting:Tls", "in-process HTTPS"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format
+from bulksigner.settings.cross_check import check_engines
 from bulksigner.settings.findings import Findings
 from bulksigner.settings.grammar import quote
 from bulksigner.settings.hosting import check_hosting
@@ -119,6 +120,7 @@ def check_profile(
     _check_policy(prefix, seed, findings)
     if asks_for_stamp(seed.policy):
         _check_stamped(prefix, seed, findings, has_timestamps=has_timestamps)
+    check_engines(prefix, seed, findings)
     if seed.method == LOCAL_METHOD and seed.certificate is None:
         findings.refuse(
             f"{prefix}Certificate",

@@ -31,7 +31,7 @@ BASELINE_POLICY = "B-B"
 STAMPED_POLICY, BASELINE_STAMPED_POLICY = "AD-RT", "B-T"
 POLICY = Check(
     lambda text: re.fullmatch(r"AD-R[BTVCA](?: \d{1,3}\.\d{1,3})?|B-(?:B|T|LT|LTA)", text) is not None,
-    "AD-RB, or one of its versions such as AD-RB 2.3; or B-B",
+    "AD-RB or AD-RT, or one of their versions such as AD-RB 2.3; or B-B or B-T",
 )
 
 

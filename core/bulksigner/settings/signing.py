@@ -99,6 +99,12 @@ class ProfileSeed:
         check=POLICY,
         is_seed=True,
     )
+    cross_check: tuple[str, ...] = option(
+        (),
+        help="Second engines that check every signed file too: `pdfsig`, `openssl cms`, `xmlsec1`, or the absolute "
+        "path of a program with arguments, `{file}` among them. Needs `Verify`.",
+        is_seed=True,
+    )
     xml: XmlChoice = option(XmlChoice())
     cades: CadesChoice = option(CadesChoice())
     certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)

@@ -124,6 +124,20 @@ def test_profiles_are_listed_and_shown_without_their_secrets(run, started):
     assert "senha-da-empresa" not in shown.out + run("profiles", "show", "default", folder=started).out
 
 
+def test_second_engines_are_set_and_shown(run, started):
+    """CFG-198: a list by numbered keys, refused where it cannot be followed."""
+    wish = f"CrossCheck:0={sys.executable} {{file}}"
+    assert run("profiles", "set", "default", wish, folder=started).code == 0
+    facts = json.loads(run("profiles", "show", "default", "--json", folder=started).out)
+    assert facts["crossCheck"] == [f"{sys.executable} {{file}}"]
+    assert f"{sys.executable} {{file}}" in run("profiles", "show", "default", folder=started).out
+    refused = run("profiles", "set", "default", "CrossCheck:0=pdfsig", folder=started)
+    assert refused.code == 1
+    assert "Pbad" in refused.err
+    assert run("profiles", "set", "default", "--reset", "CrossCheck", folder=started).code == 0
+    assert json.loads(run("profiles", "show", "default", "--json", folder=started).out)["crossCheck"] == []
+
+
 def test_a_refusal_tells_everything_and_its_exit_code(run, started):
     """CFG-81, PIPE-58, PIPE-63: exit 1, one line and one code each; wrong usage is 2."""
     refused = run("profiles", "set", "default", "Verify=maybe", "SaveAsPem=true", "Enabled=false", folder=started)

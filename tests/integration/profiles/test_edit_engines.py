@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,9 +22,9 @@ from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.engines import EngineKind, open_postgresql, open_sqlite
 from bulksigner.records.errors import CommitUnknown
-from bulksigner.records.prepared import Prepared
+from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
-from bulksigner.records.tables import EventRow
+from bulksigner.records.tables import EventRow, ProfileRow
 from bulksigner.testing.rows import stored_profile
 
 ROUNDS, MANY_ROUNDS = 5, 200
@@ -85,6 +86,19 @@ def test_an_edit_comes_back_as_it_was_saved(store: Store, editor_of: Any) -> Non
     assert profiles.by_folder("in") == saved
     assert profiles.saves() == saves + 1
     assert event_types(store) == ["SigningProfileEdited"]
+
+
+def test_second_engines_come_back_as_they_were_saved(store: Store, editor_of: Any) -> None:
+    """CFG-198: the list survives either engine, and a row that has none any more is damaged, not empty."""
+    profiles = put(store, "a")
+    texts = (f"{sys.executable} '{{file}}' ação", f"{sys.executable} {{file}}")
+    change = ProfileChange({f"CrossCheck:{number}": text for number, text in enumerate(texts)})
+    saved = editor_of(store).edit("a", change, by="operator").profile
+    assert saved.cross_check == texts
+    assert profiles.all() == [saved]
+    broken = Prepared(ProfileRow.update({ProfileRow.cross_check: '{"a": 1}'}).where(ProfileRow.id == slot("id")))
+    store.write(lambda: store.execute(broken, id="a"))
+    assert "cross_check" in (profiles.all()[0].damage or "")
 
 
 def test_row_count_and_event_are_one_transaction(store: Store, editor_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def test_profiles_of_an_older_schema_are_kept(location: str) -> None:
     # They made signatures without a policy, and go on so.
     kept = [(one.policy, one.pades_filter, one.cades_existing.value) for one in profiles.all()]
     assert kept == [("B-B", None, "Wrap")]
+    assert [one.cross_check for one in profiles.all()] == [()]
     assert profiles.saves() == 1
     store.close()
 

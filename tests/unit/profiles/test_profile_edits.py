@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,27 @@ def test_the_kind_of_signature_is_saved_and_taken_back(put: Any, edit: Any, prof
     assert "Xml:Sha1Until (none) → 2027-01-31" in events()[1][1]
 
 
+def test_second_engines_are_saved_and_taken_back(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """CFG-198, SEC-76: a list of rows; an engine that is not here is refused, but keeps nobody from other edits."""
+    put(format=Format.CADES)
+    edit(values={"CrossCheck:0": f"{sys.executable} {{file}}"})
+    assert profiles.get("contracts").cross_check == (f"{sys.executable} {{file}}",)
+    edit(values={"CrossCheck:1": f"{sys.executable} -I {{file}}"})
+    assert len(profiles.get("contracts").cross_check) == 2
+    assert f"CrossCheck (none) → {sys.executable} {{file}}" in events()[0][1]
+    for wish in ("/nowhere/judge {file}", "anything"):
+        with pytest.raises(ProfileRefused) as caught:
+            edit(values={"CrossCheck:1": wish})
+        assert {code for code, _ in objections(caught)} == {"profile.invalid"}
+        assert wish.partition(" ")[0] in str(caught.value)
+    assert len(profiles.get("contracts").cross_check) == 2
+    edit(values={"CrossCheck": None})
+    assert profiles.get("contracts").cross_check == ()
+    put("lost", format=Format.CADES, cross_check=("/nowhere/judge {file}",))
+    edit("lost", values={"Enabled": "false"})
+    assert not profiles.get("lost").enabled
+
+
 def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: Any, profiles: Any, events: Any) -> None:
     """CFG-81: one refusal with a code and a key for each thing that is wrong."""
     put()
@@ -194,6 +216,7 @@ def test_every_objection_is_told_at_once_and_nothing_is_stored(put: Any, edit: A
         ({}, {"values": {"Policy": "B-B", "PadesFilter": "Pbad"}}, "profile.invalid", "PadesFilter"),
         ({}, {"values": {"Xml:Flavor": "Nfe"}}, "profile.invalid", "Xml:Flavor"),
         ({}, {"values": {"Cades:Existing": "Counter"}}, "profile.invalid", "Cades:Existing"),
+        ({}, {"values": {"CrossCheck:0": "pdfsig"}}, "profile.invalid", "CrossCheck[0]"),
         ({"damage": "its row is damaged"}, {"values": {"Verify": "false"}}, None, None),
     ],
     ids=lambda value: next(iter(value), "") if isinstance(value, dict) else None,
