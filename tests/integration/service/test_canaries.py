@@ -196,6 +196,8 @@ def settings_of(tmp_path: Path, **more: object) -> dict[str, object]:
         "Storage:Inputs:0:Path": tmp_path / "inbox",
         "Signing:Certificate:Pfx:Path": tmp_path / "good.pfx",
         "Signing:Engine": "Processes",
+        "Signing:Timestamps:0:Url": "http://127.0.0.1:9/stamps",
+        "Signing:Timestamps:0:User": "signer",
         "Signing:EngineWorkers": 1,
         "Pipeline:MaxConcurrency": 2,
         "Pipeline:PollIntervalSeconds": 1,
