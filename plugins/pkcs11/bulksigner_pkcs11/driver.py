@@ -36,6 +36,7 @@ from bulksigner_pkcs11.messages import (
 __all__ = ["run"]
 
 _PSS = {
+    "sha1": (Mechanism.SHA_1, pkcs11.MGF.SHA1, 20),
     "sha256": (Mechanism.SHA256, pkcs11.MGF.SHA256, 32),
     "sha512": (Mechanism.SHA512, pkcs11.MGF.SHA512, 64),
 }

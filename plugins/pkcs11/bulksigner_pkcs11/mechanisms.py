@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePub
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256, SHA512, HashAlgorithm
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA512, HashAlgorithm
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import PermanentFailure
@@ -19,9 +19,14 @@ from bulksigner.contract.errors import PermanentFailure
 __all__ = ["Ask", "Padding", "PublicKey", "choose", "finish", "verifies"]
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey
-HASHES: dict[Digest, HashAlgorithm] = {Digest.SHA256: SHA256(), Digest.SHA512: SHA512()}
+HASHES: dict[Digest, HashAlgorithm] = {
+    Digest.SHA1: SHA1(),  # noqa: S303 - plain XML signatures ask for it where a profile allows it (BEY-13)
+    Digest.SHA256: SHA256(),
+    Digest.SHA512: SHA512(),
+}
 # RFC 8017 9.2, notes: the DER of a DigestInfo up to its digest.
 _DIGEST_INFO = {
+    Digest.SHA1: bytes.fromhex("3021300906052b0e03021a05000414"),
     Digest.SHA256: bytes.fromhex("3031300d060960864801650304020105000420"),
     Digest.SHA512: bytes.fromhex("3051300d060960864801650304020305000440"),
 }

@@ -81,6 +81,7 @@ def make_service(make_harness: Callable[..., Harness], token: Any, chain: Path) 
     def make(module: str | None = None, *, identity: Any = None, **choices: Any) -> Harness:
         certificate = "Signing:Profiles:0:Certificate"
         settings = {
+            "Signing:Profiles:0:Policy": "B-B",
             f"{certificate}:Source": "Pkcs11",
             f"{certificate}:Pfx:Path": None,
             f"{certificate}:Pfx:Password": None,

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
-from cryptography.hazmat.primitives.hashes import SHA256, SHA512
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA512
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner_pkcs11.settings import Pkcs11Block
 
-HASHES = {Digest.SHA256: SHA256(), Digest.SHA512: SHA512()}
+HASHES = {Digest.SHA1: SHA1(), Digest.SHA256: SHA256(), Digest.SHA512: SHA512()}
 DATA = b"what is signed"
-HASHING = {Digest.SHA256: "40", Digest.SHA512: "42"}
+HASHING = {Digest.SHA1: "6", Digest.SHA256: "40", Digest.SHA512: "42"}
 RAW_RSA, RAW_PSS = "1", "d"
 
 

@@ -67,7 +67,9 @@ PROGRAMS = {
 
 
 def run_program(program: str, *arguments: object, first: str = "", **given: Any) -> subprocess.CompletedProcess[bytes]:
-    code = f"import os, signal, sys\n{first}\n{PROGRAMS[program]}"
+    # Whoever runs the tests may have told its children to ignore a signal.
+    heard = "for name in ('SIGTERM', 'SIGHUP'): signal.signal(getattr(signal, name), signal.SIG_DFL)"
+    code = f"import os, signal, sys\n{heard}\n{first}\n{PROGRAMS[program]}"
     return subprocess.run([sys.executable, "-u", "-c", code, *map(str, arguments)], check=False, **given)
 
 
