@@ -23,7 +23,7 @@ __all__ = ["Figures", "Mean", "Panel", "read_figures"]
 
 LOCAL_METHODS = frozenset({"Local"})
 CACHE_SECONDS = 1.0
-RECENT_LIMIT = 10_000
+RECENT_LIMIT = 1_000
 """The newest rows of a day that the percentile is taken of (STA-25)."""
 
 _EARLIEST = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

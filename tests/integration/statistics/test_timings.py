@@ -151,7 +151,7 @@ def recount(found: list[Row], marker: datetime.datetime | None = None) -> dict[s
     totals = [row.spans.total_ms for row in counted]
     start = max(filter(None, (marker, min(row.completed_at for row in found))))
     day = sorted((row.completed_at, row.spans.total_ms) for row in counted if row.completed_at > NOW - 86400 * SECOND)
-    recent = sorted(total for _, total in day[-10_000:])
+    recent = sorted(total for _, total in day[-1_000:])
     remote = [row.spans.total_ms for row in counted if row.spans.method != "Local"]
     local = [row.spans.total_ms for row in counted if row.spans.method == "Local"]
     return {
