@@ -221,7 +221,7 @@ def _load(certificate: bytes) -> x509.Certificate:
     try:
         loaded = x509.Certificate.load(certificate, strict=True)
         # Parsed lazily otherwise, deep inside the validation.
-        loaded.native  # noqa: B018
+        loaded.native  # noqa: B018 - asn1crypto parses all of it only now
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ChainRefused(ChainProblem.UNREADABLE, "a certificate of the chain cannot be read.") from error
     return loaded
