@@ -29,7 +29,8 @@ XML_PIECES = (
     b"<!--", b"-->", b"<![CDATA[", b"<?p ", b"?>", b"<b>" * 2000, b"</b>", b"&#0;", b"&#xD800;", b"&amp;", b"&e;",
     b"<!DOCTYPE a>", b"<!DOCTYPE a [<!ENTITY e 'x'>]>", b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'>", b" xmlns=''",
     b" xmlns:ds='http://www.w3.org/2000/09/xmldsig#'", b" xmlns:p='urn:p'", b"p:", b" Id='x'", b" xml:id='x'",
-    b" Id='NFe1'", b"encoding='UTF-16'", b"encoding='latin1'", b"encoding='cp037'", b"version='1.1'", b" a='" + b"b" * 9999,
+    b" Id='NFe1'", b"encoding='UTF-16'", b"encoding='latin1'", b"encoding='cp037'", b"version='1.1'",
+    b" a='" + b"b" * 9999,
 )  # fmt: skip
 INVOICE = (
     '<?xml version="1.0" encoding="{0}"?>\r\n<!-- one --><NFe xmlns="http://www.portalfiscal.inf.br/nfe" xml:lang="pt">'
@@ -111,21 +112,27 @@ def cms_door(ecdsa_key: Any, sign: Any, measure: Any) -> Door:
 
 def _try(content: bytes, format: Format, signer: Any, key: Any, expectation: Expectation, sign: Any) -> str:
     """Sign a file; what is refused was told before (BEY-10), and what is signed stands its check, or is found."""
-    used = key.calls
-    told = find_defects(io.BytesIO(content), format, expectation.original, PdfRules(), expectation.spec)
+    used, source = key.calls, io.BytesIO(content)
+    told = find_defects(source, format, expectation.original, PdfRules(), expectation.spec)
     try:
         artifact = sign(signer, content)
-    except FormatRefused as refused:
-        # Whether a signature of this very certificate is there already is known only with the certificate.
-        assert told or "this certificate already" in refused.message
-        assert key.calls == used
-        return REFUSED
-    assert not told
+    except FormatRefused as error:
+        refusal = error.message
+    else:
+        assert not told
+        return _check_signed(artifact, source, attrs.evolve(expectation, certificate=key.certificate))
+    # Whether a signature of this very certificate is there already is known only with the certificate.
+    assert told or "this certificate already" in refusal
+    assert key.calls == used
+    return REFUSED
+
+
+def _check_signed(artifact: bytes, source: io.BytesIO, expectation: Expectation) -> str:
     try:
-        check(io.BytesIO(artifact), attrs.evolve(expectation, certificate=key.certificate), original=io.BytesIO(content))
+        check(io.BytesIO(artifact), expectation, original=source)
     except CheckFailed:
         # A file that arrives signed may hold what only the check looks into; it is never delivered (ICP-34).
-        assert format is Format.CADES
+        assert expectation.format is Format.CADES
         return FOUND
     return SIGNED
 
