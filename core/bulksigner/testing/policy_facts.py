@@ -1,4 +1,4 @@
-"""Whether a signed file has what its specification asks for, as others read it: outside verifiers, and a dump (ICP-30)."""
+"""Whether a signed file has what its specification asks for: by outside verifiers, and by a dump of it (ICP-30)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Format × policy × kind of key, with keys that stay on the token: signed, checked, and read by others (ICP-30 to -33)."""
+"""Format × policy × kind of key, with keys that stay on the token: signed, checked, read by others (ICP-30 to -33)."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def test_each_policy_with_each_key_on_a_token(
     key = source.open(token.block(module_path=around.module, thumbprint=token.thumbprint_of(issued)))
     root, now = issued.root.public_bytes(Encoding.DER), datetime.datetime.now(datetime.UTC)
     tried = 0
-    for format, content in CONTENTS.items():
+    for chosen, content in CONTENTS.items():
         original = Measured(len(content), hashlib.sha256(content).digest())
-        for spec in list_specs(format, key):
+        for spec in list_specs(chosen, key):
             before, target = around.count("C_SignInit"), io.BytesIO()
-            signer_for(format, key, spec).sign(io.BytesIO(content), target, expected=original, signed_at=now)
+            signer_for(chosen, key, spec).sign(io.BytesIO(content), target, expected=original, signed_at=now)
             assert around.count("C_SignInit") == before + 1
-            check(target, Expectation(format, issued.certificate_der, original, spec))
-            file = tmp_path / f"{format.value}-{tried}"
+            check(target, Expectation(chosen, issued.certificate_der, original, spec))
+            file = tmp_path / f"{chosen.value}-{tried}"
             file.write_bytes(target.getvalue())
-            require_facts(format, file, spec, [root])
+            require_facts(chosen, file, spec, [root])
             tried += 1
     # Earlier versions of the policies know no ECDSA: PDF 1 + 2, the others 1 + 1; with RSA three versions of each.
     assert tried == (7 if kind == "ecdsa" else 15)
