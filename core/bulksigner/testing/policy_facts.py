@@ -1,8 +1,11 @@
-"""Whether a signed file has what its specification asks for: by outside verifiers, and by a dump of it (ICP-30)."""
+"""What a key signs under every policy, and whether it is what the policy asks: by outside verifiers, and by a dump."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,14 @@ from lxml import etree
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.ades.cades_asn1 import SignaturePolicyIdentifier
 
+from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format
+from bulksigner.contract.signing import Format, Measured
+from bulksigner.formats.dispatch import check, signer_for
+from bulksigner.formats.model import Expectation
+from bulksigner.formats.policies import read_key, shipped_policies
+from bulksigner.formats.spec import BASELINE_B
+from bulksigner.testing.files import pdf_file, xml_file
 from bulksigner.testing.verify import (
     verify_cms_with_openssl,
     verify_pdf_with_pdfsig,
@@ -20,12 +29,38 @@ from bulksigner.testing.verify import (
     verify_xml_with_xmlsec1,
 )
 
-__all__ = ["require_facts"]
+__all__ = ["list_specs", "require_facts", "sign_every_way"]
 
 ETSI = "{http://uri.etsi.org/01903/v1.3.2#}"
 DS = "{http://www.w3.org/2000/09/xmldsig#}"
 SIGNING_TIME = "1.2.840.113549.1.9.5"
 SIGNATURE_POLICY = "1.2.840.113549.1.9.16.2.15"
+
+
+def list_specs(format: Format, key: OpenedKey) -> list[SignatureSpec]:
+    """Return every specification that a key may sign with: the baseline, and AD-RB with either filter in a PDF."""
+    filters = [False, True] if format is Format.PADES else [False]
+    rows = shipped_policies().usable(format, "AD-RB", None, read_key(key))
+    return [BASELINE_B, *(row.spec(etsi_filter=etsi) for row in rows for etsi in filters)]
+
+
+def sign_every_way(key: OpenedKey, root: bytes, folder: Path) -> Iterator[tuple[Format, SignatureSpec]]:
+    """Sign a file of each format by each specification and require its facts (ICP-30 to ICP-33); yield each in turn.
+
+    `root`, DER, is whom outside verifiers trust; signed files are left in `folder`.
+    """
+    signed_at = datetime.datetime.now(datetime.UTC)
+    contents = {Format.CADES: b"0001 payment\r\n\x00\xff", Format.XADES: xml_file(), Format.PADES: pdf_file()}
+    for kind, content in contents.items():
+        original = Measured(len(content), hashlib.sha256(content).digest())
+        for number, spec in enumerate(list_specs(kind, key)):
+            target = io.BytesIO()
+            signer_for(kind, key, spec).sign(io.BytesIO(content), target, expected=original, signed_at=signed_at)
+            check(target, Expectation(kind, key.certificate, original, spec))
+            file = folder / f"{kind.value}-{number}"
+            file.write_bytes(target.getvalue())
+            require_facts(kind, file, spec, [root])
+            yield kind, spec
 
 
 def require_facts(format: Format, file: Path, spec: SignatureSpec, roots: Sequence[bytes]) -> None:

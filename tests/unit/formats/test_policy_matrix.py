@@ -21,9 +21,8 @@ from bulksigner.contract.signing import Format
 from bulksigner.formats.cms import SignedData, encode_unsigned
 from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import CheckFailed, Expectation
-from bulksigner.formats.policies import read_key, shipped_policies
 from bulksigner.formats.spec import BASELINE_B
-from bulksigner.testing.policy_facts import require_facts
+from bulksigner.testing.policy_facts import list_specs, require_facts
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pdfsig
 
 XML = '<?xml version="1.0" encoding="UTF-8"?>\r\n<a xmlns="urn:a" xml:lang="pt"><b  c="1"></b>é</a>\n'.encode()
@@ -53,13 +52,6 @@ def keys(issue: Callable[[Callable[[], Any]], Any]) -> dict[str, Any]:
 
 def contents(pdf_sample: Any) -> dict[Format, bytes]:
     return {Format.CADES: b"0001 payment\r\n\x00\xff", Format.XADES: XML, Format.PADES: pdf_sample().build()}
-
-
-def list_specs(format: Format, key: Any) -> list[SignatureSpec]:
-    """Every specification that the key may sign with: the baseline, and AD-RB with either filter where it is a PDF."""
-    filters = [False, True] if format is Format.PADES else [False]
-    rows = shipped_policies().usable(format, "AD-RB", None, read_key(key))
-    return [BASELINE_B, *(row.spec(etsi_filter=etsi) for row in rows for etsi in filters)]
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.value)
