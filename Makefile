@@ -4,6 +4,8 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 ARGS   ?=
+# Files of tests run side by side in this many processes; each has a database server of its own.
+CORES  ?= auto
 
 .PHONY: setup demo test soak check serve bench docs constraints
 
@@ -19,11 +21,11 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	sh tests/install-system-packages.sh
-	$(PYTHON) -m pytest $(ARGS)
+	$(PYTHON) -m pytest -n $(CORES) --dist loadfile $(ARGS)
 
 soak: $(STAMP)
 	sh tests/install-system-packages.sh
-	$(PYTHON) -m pytest -m soak $(ARGS)
+	$(PYTHON) -m pytest -m soak -n $(CORES) --dist load $(ARGS)
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check .

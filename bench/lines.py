@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bench.costs import run_costs
 from bench.end_to_end import run_cades, run_pades, run_scale, run_xades
 from bench.envelopes import run_envelopes
 from bench.finished import run_finished
@@ -25,6 +26,7 @@ Line = Callable[[int | None], list[Result]]
 
 LINES: Mapping[str, Line] = {
     "floors": run_floors,
+    "costs": run_costs,
     "pades": run_pades,
     "cades": run_cades,
     "xades": run_xades,

@@ -46,6 +46,21 @@ class _Arrived:
     signers: list[memoryview]
 
 
+@attrs.frozen
+class _Countered:
+    """The parts of a SignerInfo: what stays, the octets of its signature, and what is unsigned."""
+
+    kept: list[bytes]
+    signature: bytes
+    others: list[bytes]
+    counters: list[bytes]
+
+    def add(self, counter: bytes) -> bytes:
+        """Return the SignerInfo with one more countersignature in the attribute that holds them."""
+        attribute = der.sequence(COUNTERSIGNATURE, der.set_of([counter, *self.counters]))
+        return der.sequence(*self.kept, der.set_of([*self.others, attribute], tag=_UNSIGNED))
+
+
 class JoiningSigner:
     """Adds signatures of one opened key to files that are CMS with their content inside."""
 
@@ -72,16 +87,15 @@ class JoiningSigner:
         layout, digest = self._signed_data, self._spec.digest
         signers = [bytes(signer) for signer in arrived.signers]
         if self._spec.joining is Joining.PARALLEL:
-            if any(der.members(signer)[1] == layout.issuer_and_serial for signer in signers):
+            if layout.issuer_and_serial in [_named_by(signer) for signer in signers]:
                 raise FormatRefused("The file has a signature of this certificate already.")
             attributes = layout.attributes(hashlib.new(digest.value, arrived.content).digest(), signed_at)
             return [*signers, layout.signer(attributes, self._key.sign(attributes, digest))]
-        parts = [_split_signer(signer) for signer in signers]
         joined = []
-        for kept, signature, unsigned in parts:
-            attributes = layout.counter_attributes(hashlib.new(digest.value, signature).digest(), signed_at)
-            counter = layout.signer(attributes, self._key.sign(attributes, digest))
-            joined.append(der.sequence(*kept, der.set_of(_add_counter(unsigned, counter), tag=_UNSIGNED)))
+        # All are taken apart before the key is used for the first.
+        for countered in [_split_signer(signer) for signer in signers]:
+            attributes = layout.counter_attributes(hashlib.new(digest.value, countered.signature).digest(), signed_at)
+            joined.append(countered.add(layout.signer(attributes, self._key.sign(attributes, digest))))
         return joined
 
     def _assemble(self, arrived: _Arrived, signers: Sequence[bytes]) -> list[bytes | memoryview]:
@@ -107,11 +121,15 @@ def look_at_cms(source: BinaryIO, expected: Measured, joining: Joining) -> None:
     data = _read_file(source, expected)
     try:
         arrived = _read(memoryview(data))
-        if joining is Joining.COUNTER:
-            for signer in arrived.signers:
-                _split_signer(bytes(signer))
+        for signer in arrived.signers:
+            (_split_signer if joining is Joining.COUNTER else _named_by)(bytes(signer))
     except (ValueError, IndexError) as error:
         raise FormatRefused(_NOT_DER.format(error)) from error
+
+
+def _named_by(signer: bytes) -> bytes:
+    """Return by what a signer's certificate is named, encoded."""
+    return der.members(signer)[1]
 
 
 def _read_file(source: BinaryIO, expected: Measured) -> bytes:
@@ -154,22 +172,16 @@ def _read(data: memoryview) -> _Arrived:
     return _Arrived(version, der.members(digests), encapsulated, der.content(octets), known, lists, found)
 
 
-def _split_signer(signer: bytes) -> tuple[list[bytes], bytes, list[bytes]]:
-    """Split a SignerInfo into what stays, the octets of its signature, and its unsigned attributes."""
+def _split_signer(signer: bytes) -> _Countered:
     members = der.members(signer)
     unsigned = der.members(members.pop()) if members[-1][0] == _UNSIGNED else []
     if members[-1][0] != _OCTETS:
         raise ValueError("a signature in it has no value")
-    return members, der.content(members[-1]), unsigned
-
-
-def _add_counter(unsigned: Sequence[bytes], counter: bytes) -> list[bytes]:
-    """Add a countersignature to the attribute that holds them, which is made where there is none."""
-    attributes, values = [], [counter]
+    others, counters = [], []
     for attribute in unsigned:
         kind, value = der.members(attribute)
         if kind == COUNTERSIGNATURE:
-            values += der.members(value)
+            counters += der.members(value)
         else:
-            attributes.append(attribute)
-    return [*attributes, der.sequence(COUNTERSIGNATURE, der.set_of(values))]
+            others.append(attribute)
+    return _Countered(members, der.content(members[-1]), others, counters)

@@ -141,7 +141,8 @@ class Scope:
                 for name, value in element.attrib.items()
                 if str(name).startswith(prefix)
             )
-        namespaces = {name: uri for name, uri in parent.nsmap.items() if name != "xml"}
+        # An apex that is in no namespace says nothing of it (Canonical XML 1.0, 2.3).
+        namespaces = {name: uri for name, uri in parent.nsmap.items() if name != "xml" and uri}
         return cls(namespaces=namespaces, xml_attributes=inherited)
 
     def start_tag(self, name: str, declared: Mapping[str, str], identifier: str = "") -> str:

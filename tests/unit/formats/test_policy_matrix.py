@@ -13,9 +13,7 @@ import pytest
 from asn1crypto import cms as asn1_cms
 from asn1crypto import x509 as asn1_x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from lxml import etree
 from pyhanko.pdf_utils.reader import PdfFileReader
-from pyhanko.sign.ades.cades_asn1 import SignaturePolicyIdentifier
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
 from bulksigner.contract.policy import KeyRule, SignatureSpec
@@ -23,17 +21,10 @@ from bulksigner.contract.signing import Format
 from bulksigner.formats.cms import SignedData, encode_unsigned
 from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import CheckFailed, Expectation
-from bulksigner.formats.policies import read_key, shipped_policies
 from bulksigner.formats.spec import BASELINE_B
-from bulksigner.testing.verify import (
-    verify_cms_with_openssl,
-    verify_pdf_with_pdfsig,
-    verify_pdf_with_pyhanko,
-    verify_xml_with_xmlsec1,
-)
+from bulksigner.testing.policy_facts import list_specs, require_facts
+from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pdfsig
 
-ETSI = "{http://uri.etsi.org/01903/v1.3.2#}"
-DS = "{http://www.w3.org/2000/09/xmldsig#}"
 XML = '<?xml version="1.0" encoding="UTF-8"?>\r\n<a xmlns="urn:a" xml:lang="pt"><b  c="1"></b>é</a>\n'.encode()
 FORMATS = list(Format)
 VERSIONS = {
@@ -63,13 +54,6 @@ def contents(pdf_sample: Any) -> dict[Format, bytes]:
     return {Format.CADES: b"0001 payment\r\n\x00\xff", Format.XADES: XML, Format.PADES: pdf_sample().build()}
 
 
-def list_specs(format: Format, key: Any) -> list[SignatureSpec]:
-    """Every specification that the key may sign with: the baseline, and AD-RB with either filter where it is a PDF."""
-    filters = [False, True] if format is Format.PADES else [False]
-    rows = shipped_policies().usable(format, "AD-RB", None, read_key(key))
-    return [BASELINE_B, *(row.spec(etsi_filter=etsi) for row in rows for etsi in filters)]
-
-
 @pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.value)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_policy_with_each_key(
@@ -87,66 +71,7 @@ def test_each_policy_with_each_key(
         assert checked.algorithm is key.algorithm
         file = tmp_path / f"{number}"
         file.write_bytes(artifact)
-        compare = {Format.CADES: compare_cms, Format.PADES: compare_pdf, Format.XADES: compare_xml}[format]
-        compare(file, spec, [key.chain[1]])
-
-
-def compare_cms(file: Path, spec: SignatureSpec, roots: list[bytes]) -> None:
-    verdict = verify_cms_with_openssl(file, roots)
-    assert verdict, verdict.output
-    signer = asn1_cms.ContentInfo.load(file.read_bytes())["content"]["signer_infos"][0]
-    found = compare_attributes(signer, spec)
-    assert ("1.2.840.113549.1.9.5" in found) == spec.cades_signing_time
-
-
-def compare_attributes(signer: Any, spec: SignatureSpec) -> set[str]:
-    values = {attribute["type"].dotted: attribute["values"][0] for attribute in signer["signed_attrs"]}
-    assert values.keys() >= set(spec.required_signed)
-    assert not values.keys() & set(spec.forbidden_signed)
-    assert "unsigned_attrs" not in signer or not signer["unsigned_attrs"]
-    stated = values.get("1.2.840.113549.1.9.16.2.15")
-    if spec.policy is None:
-        assert stated is None
-        return set(values)
-    policy = SignaturePolicyIdentifier.load(stated.dump()).chosen
-    assert policy["sig_policy_id"].dotted == spec.policy.oid
-    assert policy["sig_policy_hash"]["digest"].native == spec.policy.value
-    assert [one["sig_qualifier"].native for one in policy["sig_policy_qualifiers"]] == [spec.policy.uri]
-    return set(values)
-
-
-def compare_pdf(file: Path, spec: SignatureSpec, roots: list[bytes]) -> None:
-    verdicts = [verify_pdf_with_pyhanko(file, roots)]
-    if spec.pades_sub_filter.startswith("ETSI"):
-        verdicts.append(verify_pdf_with_pdfsig(file, roots))
-    for verdict in verdicts:
-        assert verdict, verdict.output
-    with file.open("rb") as stream:
-        (signature,) = PdfFileReader(stream).embedded_signatures
-        entries = signature.sig_object
-        assert (entries["/Filter"], entries["/SubFilter"]) == (f"/{spec.pades_filter}", f"/{spec.pades_sub_filter}")
-        assert not {"/Cert", "/R", "/Prop_AuthType"} & set(entries)
-        assert "1.2.840.113549.1.9.5" not in compare_attributes(signature.signer_info, spec)
-        room = len(signature.pkcs7_content.rstrip(b"\0"))
-        # An ECDSA signature may be a few bytes shorter than its longest form; everything else is exact.
-        assert len(signature.pkcs7_content) - room <= 10
-
-
-def compare_xml(file: Path, spec: SignatureSpec, roots: list[bytes]) -> None:
-    verdict = verify_xml_with_xmlsec1(file, roots)
-    assert verdict, verdict.output
-    tree = etree.fromstring(file.read_bytes())
-    properties = tree.find(f".//{ETSI}SignedSignatureProperties")
-    assert properties is not None
-    names = {etree.QName(one).localname for one in properties}
-    assert names >= set(spec.required_signed) | {spec.xades_certificate_element.value}
-    policy = properties.find(f"{ETSI}SignaturePolicyIdentifier/{ETSI}SignaturePolicyId")
-    assert (policy is None) == (spec.policy is None)
-    if policy is not None and spec.policy is not None:
-        assert policy.findtext(f"{ETSI}SigPolicyId/{ETSI}Identifier") == f"urn:oid:{spec.policy.oid}"
-        transforms = [one.get("Algorithm") for one in policy.iter(f"{DS}Transform")]
-        assert transforms == [spec.policy.transform] * bool(spec.policy.transform)
-        assert policy.findtext(f".//{ETSI}SPURI") == spec.policy.uri
+        require_facts(format, file, spec, [key.chain[1]])
 
 
 def damaged(spec: SignatureSpec) -> dict[str, SignatureSpec]:

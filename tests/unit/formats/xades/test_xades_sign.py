@@ -29,6 +29,7 @@ SHAPES = {
     "cdata and entities": "<a><![CDATA[<b>&amp;</b>]]> &quot;&#233;&gt; ]]&gt;<e></e><f/></a>",
     "outside the root": "<?xml version='1.0'?><!-- </a> --><?p one?>\n<a>x</a>\n\n<!-- </a> --><?q two ?>\n<!-- e -->",
     "comments inside": "<a><!-- one --><b>x<!-- two -->y</b><?p a?><!-- </a> --></a>",
+    "no namespace, said on the root": '<a xmlns=""><b xmlns="urn:one"/></a>',
     "default namespaces that change": '<a xmlns="urn:one"><b xmlns=""><c xmlns="urn:two"/></b><d xmlns="urn:one"/></a>',
     "prefixes": '<z:a xmlns:z="urn:z" xmlns:B="urn:B" xmlns:b="urn:b" xmlns="urn:d" B:k="1" b:k="2" k="3"><b:c/></z:a>',
     "our prefixes taken": '<a xmlns:ds="urn:other" xmlns:xades="urn:more"><ds:b xades:c="1"/></a>',

@@ -44,6 +44,7 @@ SIGNED: dict[str, bytes] = {
     "instructions": b"<?xml-stylesheet href='a.xsl'?><a><?php echo 1 ?><b/></a><?end?>",
     "comments": b"<!-- before --><a><!-- in --><b>1<!-- x -->2</b></a><!-- after -->",
     "mixed namespaces": b'<p:a xmlns:p="urn:p" xmlns="urn:d"><b xmlns=""><p:c xmlns:p="urn:q" p:x="1"/></b></p:a>',
+    "no namespace, said on the root": b'<a xmlns=""><b/></a>',
     "default namespace that changes": b'<a xmlns="urn:1"><b xmlns="urn:2"><c xmlns="urn:1"/></b><d xmlns=""/></a>',
     "prefix of the signature in use": b'<ds:a xmlns:ds="urn:mine"><ds:b xmlns:xades="urn:mine2" xades:c="1"/></ds:a>',
     "unused namespaces": b'<a xmlns:z="urn:z" xmlns:y="urn:y" xmlns:x="urn:z"><b/></a>',
