@@ -169,9 +169,9 @@ class _Update:
         node = self._base.dictionary(number)
         if node.get(b"/Resources", b"<<").endswith(b"R"):
             raise Unusual("resources of all pages")
-        for _ in range(_MOST_LEVELS):
+        for level in range(_MOST_LEVELS):
             kind = node.get(b"/Type")
-            if kind == b"/Page":
+            if kind == b"/Page" and level > 0:
                 return number
             if kind != b"/Pages" or integer_of(node.get(b"/Count", b"")) < 1:
                 break

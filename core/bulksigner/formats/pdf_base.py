@@ -38,6 +38,9 @@ _STREAM = re.compile(rb"[\n\r ]*+stream\r?\n")
 _STREAM_END = re.compile(rb"[\n\r]*+endstream[\n\r ]++endobj(?=[\n\r ])")
 _ROW_BYTES = 20
 _MOST_SECTIONS = 16
+# Runs are looked through one by one.
+_MOST_RUNS = 1024
+_MOST_UPDATED = 4096
 _MOST_DECODED_BYTES = 16 * 1024 * 1024
 _OF_THE_STREAM = frozenset({b"/Type", b"/W", b"/Index", b"/Length", b"/Filter", b"/DecodeParms"})
 _OF_THE_TRAILER = frozenset({b"/Size", b"/Root", b"/Info", b"/ID", b"/Prev", b"/DocChecksum"})
@@ -189,7 +192,9 @@ class Base:
         widths = [integer_of(width) for width in members_of(entries.get(b"/W", b""))]
         index = entries.get(b"/Index", b"[0 %b]" % entries.get(b"/Size", b""))
         bounds = [integer_of(bound) for bound in members_of(index)]
-        if entries.get(b"/Type") != b"/XRef" or len(widths) != 3 or len(bounds) % 2 or max(widths) > 8:
+        if entries.get(b"/Type") != b"/XRef" or len(widths) != 3 or len(bounds) % 2:
+            raise Unusual("cross-reference stream")
+        if widths[0] > 1 or max(widths) > 8 or sum(widths) == 0 or len(bounds) > 2 * _MOST_RUNS:
             raise Unusual("cross-reference stream")
         runs, at = [], 0
         for first, count in zip(bounds[::2], bounds[1::2], strict=True):
@@ -208,16 +213,25 @@ class Base:
             if position > len(self._data) or _ROWS.fullmatch(self._data, start, position) is None:
                 raise Unusual("rows of a table")
             runs.append((int(head[1]), count, start))
+            if len(runs) > _MOST_RUNS:
+                raise Unusual("many runs")
         trailer = _TRAILER.match(self._data, position)
         if trailer is None or not runs:
             raise Unusual("trailer")
         return _Section(read_entries(self._data, trailer.end())[0], runs, self._data, None, 0)
 
     def _require_consistent(self) -> None:
-        """Demand that sizes grow, that runs do, and that no update takes objects away."""
+        """Demand that sizes grow, that runs do, and that updates free no object and use none that was free."""
         streams = {section.number for section in self._sections if section.number}
+        *updates, oldest = self._sections
+        runs = [(first, count) for section in updates for first, count, _ in section.runs]
+        if sum(count for _, count in runs) > _MOST_UPDATED:
+            raise Unusual("many updated objects")
+        updated = {number for first, count in runs for number in range(first, first + count)} - {0}
+        if any((oldest.find(number) or (1,))[0] == 0 for number in updated):
+            raise Unusual("objects that were free")
         least = None
-        for age, section in enumerate(self._sections):
+        for section in self._sections:
             size = integer_of(section.trailer.get(b"/Size", b""))
             ends = [0, *(first + count for first, count, _ in section.runs)]
             grows = all(run[0] >= end for run, end in zip(section.runs, ends, strict=False))
@@ -226,20 +240,20 @@ class Base:
             least = size
             if not section.trailer.keys() <= (_OF_THE_TRAILER | _OF_THE_STREAM if section.number else _OF_THE_TRAILER):
                 raise Unusual("trailer")
-            is_last = age == len(self._sections) - 1
-            for run in section.runs:
-                if not is_last and self._frees(section, run):
-                    raise Unusual("freed objects")
+            if section is not oldest and any(self._frees(section, run) for run in section.runs):
+                raise Unusual("freed objects")
             if any(section.find(number) is not None for number in streams - {section.number}):
                 raise Unusual("a cross-reference stream that another section names")
 
     @staticmethod
     def _frees(section: _Section, run: tuple[int, int, int]) -> bool:
+        """Tell whether a run of rows calls an object free, other than number 0, which always is."""
         first, count, start = run
+        row_bytes = _ROW_BYTES if section.widths is None else sum(section.widths)
+        begin, end = start + row_bytes * (first == 0), start + row_bytes * count
         if section.widths is None:
-            skipped = _ROW_BYTES if first == 0 else 0
-            return _FREE_ROW.search(section.rows, start + skipped, start + count * _ROW_BYTES) is not None
-        return any(row is not None and row[0] == 0 for row in map(section.find, range(max(first, 1), first + count)))
+            return _FREE_ROW.search(section.rows, begin, end) is not None
+        return section.widths[0] == 1 and 0 in bytes(section.rows[begin:end:row_bytes])
 
     def _flatten(self) -> Entries:
         """Join the trailers, the newest first, without what is of one section alone."""
@@ -255,12 +269,12 @@ class Base:
 
 @functools.lru_cache(maxsize=32)
 def _rows_by_width(one: int, two: int, three: int) -> re.Pattern[bytes]:
-    """Make the pattern of all rows: free, in use with generation 0, or packed."""
-    lead = b"\\x00" * max(0, one - 1)
-    free = b"%b\\x00.{%d}\\x00{%d}.{%d}" % (lead, two, max(0, three - 2), min(2, three)) if one else b"(?!)"
-    used = b"%b.{%d}\\x00{%d}" % (lead + b"\\x01" if one else b"", two, three)
-    packed = b"%b\\x02.{%d}" % (lead, two + three) if one else b"(?!)"
-    return re.compile(b"(?:%b|%b|%b)*+" % (used, packed, free), re.DOTALL)
+    """Make the pattern of all rows: in use with generation 0, packed, or free with a generation that can be."""
+    if one == 0:
+        return re.compile(rb"(?:.{%d}\x00{%d})*+" % (two, three), re.DOTALL)
+    free = b"\\x00.{%d}\\x00{%d}.{%d}" % (two, max(0, three - 2), min(2, three))
+    used = b"\\x01.{%d}\\x00{%d}" % (two, three)
+    return re.compile(b"(?:%b|\\x02.{%d}|%b)*+" % (used, two + three, free), re.DOTALL)
 
 
 def _inflate(content: bytes) -> bytes:

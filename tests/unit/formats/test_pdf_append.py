@@ -7,6 +7,7 @@ import datetime
 import inspect
 import io
 import random
+import re
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,8 @@ from bulksigner.formats import pades_check, pdf_append, pdf_base, pdf_reader, pd
 from bulksigner.formats.model import FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner
 from bulksigner.formats.pdf_append import append_ordinary
+from bulksigner.formats.pdf_base import Base
+from bulksigner.formats.pdf_tokens import Unusual
 from bulksigner.formats.pdf_update import EmptySignature, append_signature
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner.testing.pdf_corpus import AWKWARD
@@ -148,8 +151,33 @@ def test_unusual_forms_are_left_to_pyhanko() -> None:
         objects = {8: field, 9: b"<</Type /Sig /Reference [<</TransformMethod /FieldMDP>>]>>"}
         content = PdfSample(catalog=b"/AcroForm <</Fields [8 0 R]>>", objects=objects).build()
         assert append_ordinary(io.BytesIO(content), EMPTY) is None, name
+    page_alone = PdfSample(objects={2: b"<</Type /Page /Count 1 /Kids [10 0 R]>>"}).build()
+    assert append_ordinary(io.BytesIO(page_alone), EMPTY) is None
     for catalog in (b"/Perms <<>>", b"/AcroForm <</Fields [] /XFA []>>", b"/AcroForm <</NeedAppearances true>>"):
         assert append_ordinary(io.BytesIO(PdfSample(catalog=catalog).build()), EMPTY) is None, catalog
+
+
+def test_an_object_that_was_free_is_not_used_again() -> None:
+    """BEY-11: pyHanko refuses such an update, so the own path must not extend it."""
+    base = PdfSample().build()
+    row = re.findall(rb"\n(\d{10}) 00000 n", base)[2]
+    content = base.replace(row + b" 00000 n", b"0000000000 00000 f")
+    start, previous = len(content), int(re.findall(rb"startxref\n(\d+)", base)[0])
+    update = b"xref\n3 1\n%b 00000 n \ntrailer\n<</Size 12 /Root 1 0 R /Prev %d>>\nstartxref\n%d\n%%%%EOF\n"
+    content += update % (row, previous, start)
+    with pytest.raises(FormatRefused, match="reused later"):
+        append_signature(io.BytesIO(content), EMPTY, PdfRules())
+    assert append_ordinary(io.BytesIO(content), EMPTY) is None
+
+
+def test_a_cross_reference_in_thousands_of_pieces_costs_nothing() -> None:
+    """SEC-70: runs are looked through one by one, so there is a limit to them."""
+    rows = b"\0" * 7 * 20_000
+    index = b" ".join(b"%d 1" % number for number in range(0, 40_000, 2))
+    entries = b"/Type /XRef /Size 40000 /W [1 4 2] /Root 1 0 R /Index [%b]" % index
+    content = b"%%PDF-1.7\n1 0 obj\n%b\nendobj\nstartxref\n9\n%%%%EOF\n" % stream_object(rows, entries, pack=True)
+    with pytest.raises(Unusual, match="cross-reference stream"):
+        Base(memoryview(content))
 
 
 @pytest.mark.filterwarnings("ignore")
