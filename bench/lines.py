@@ -18,6 +18,7 @@ from bench.journal import run_journal
 from bench.latency import run_latency
 from bench.load import run_load
 from bench.measure import Result
+from bench.tasks import run_tasks
 from bench.uploads import run_api
 
 __all__ = ["LINES", "Line"]
@@ -33,6 +34,7 @@ LINES: Mapping[str, Line] = {
     "scale": run_scale,
     "latency": run_latency,
     "journal": run_journal,
+    "tasks": run_tasks,
     "finished": run_finished,
     "api": run_api,
     "envelopes": run_envelopes,

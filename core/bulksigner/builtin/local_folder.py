@@ -71,8 +71,9 @@ class LocalFolder:
             self._is_near = is_on_this_host(self._path)
         return self._is_near
 
-    def __reduce__(self) -> tuple[type[LocalFolder], tuple[Path]]:
-        return LocalFolder, (self._path,)
+    def __reduce__(self) -> tuple[type[LocalFolder], tuple[Path], dict[str, bool]]:
+        # It travels with every file, and to tell what holds a folder takes longer than to remove a file from it.
+        return LocalFolder, (self._path,), {"_is_near": self.is_near}
 
     def path_of(self, name: str) -> str:
         """Return the absolute path of a file of this folder."""

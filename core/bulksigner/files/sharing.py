@@ -11,11 +11,20 @@ __all__ = ["SharedFlushes"]
 class _Flush:
     """One flush, not begun yet or under way, and how it ended."""
 
-    __slots__ = ("error", "is_over")
+    __slots__ = ("_under_way", "error")
 
     def __init__(self) -> None:
-        self.is_over = threading.Event()
+        # Held until it is over; an Event costs more than all else here, and mostly nobody waits for it.
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
         self.error: BaseException | None = None
+
+    def wait(self) -> None:
+        with self._under_way:
+            pass
+
+    def end(self) -> None:
+        self._under_way.release()
 
 
 class SharedFlushes:
@@ -38,10 +47,10 @@ class SharedFlushes:
                 mine = self._next[key] = _Flush()
             before = self._running.get(key)
         if not is_first:
-            mine.is_over.wait()
+            mine.wait()
         else:
             if before is not None:
-                before.is_over.wait()
+                before.wait()
             self._lead(key, mine, flush)
         if mine.error is not None:
             raise mine.error
@@ -59,4 +68,4 @@ class SharedFlushes:
             with self._guard:
                 if self._running.get(key) is mine:
                     del self._running[key]
-            mine.is_over.set()
+            mine.end()

@@ -144,13 +144,14 @@ def look_at_pdf(source: BinaryIO, expected: Measured, rules: PdfRules = _AS_IT_I
 
 def _prepare(document: _Document, empty: EmptySignature, rules: PdfRules) -> tuple[_Document, tuple[int, int]]:
     """Append an empty signature to a document, or to what repair makes of it; raises `FormatRefused`."""
+    from bulksigner.formats.pdf_append import append_ordinary
     from bulksigner.formats.pdf_update import append_signature
 
     try:
         with document.buffer.getbuffer() as content:
             _require_header(content)
             _require_end(content)
-        return document, append_signature(document.buffer, empty, rules)
+        return document, append_ordinary(document.buffer, empty) or append_signature(document.buffer, empty, rules)
     except FormatRefused:
         if not rules.repair_unsigned:
             raise

@@ -60,24 +60,17 @@ _WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": Non
 
 def parse_value(data: bytes | memoryview, position: int) -> tuple[PdfValue, int]:
     """Parse the object at `position`; return it and where it ends. Raises `CheckFailed`."""
-    return _parse(data, position, 0)
-
-
-def _parse(data: bytes | memoryview, position: int, depth: int) -> tuple[PdfValue, int]:
-    token = _take(data, position)
-    if token.lastgroup in ("end", "close"):
-        raise CheckFailed(f"The PDF has an unexpected closing mark at byte {token.end()}.")
-    return _parse_token(data, token, depth)
+    return _parse_token(data, _take(data, position), 0)
 
 
 def _parse_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -> tuple[PdfValue, int]:
     kind, end = token.lastgroup, token.end()
+    if kind == "name":
+        return _decode_name(token["name"]), end
     if kind == "dict":
         return _parse_dict(data, end, depth + 1)
     if kind == "array":
         return _parse_array(data, end, depth + 1)
-    if kind == "name":
-        return _decode_name(token["name"]), end
     if kind == "hex":
         return PdfString(token["hex"], token.start("hex"), end), end
     if kind == "reference":
@@ -88,7 +81,9 @@ def _parse_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -
         return float(token["real"]), end
     if kind == "word":
         return _WORDS[token["word"]], end
-    return _parse_literal(data, token.start("literal"))
+    if kind == "literal":
+        return _parse_literal(data, token.start("literal"))
+    raise CheckFailed(f"The PDF has an unexpected closing mark at byte {end}.")
 
 
 def _take(data: bytes | memoryview, position: int) -> re.Match[bytes]:
@@ -111,7 +106,7 @@ def _parse_dict(data: bytes | memoryview, position: int, depth: int) -> tuple[Pd
         name = _decode_name(key["name"])
         if name in entries:
             raise CheckFailed(f"The PDF has a dictionary with {name} twice at byte {position}.")
-        entries[name], position = _parse(data, key.end(), depth)
+        entries[name], position = _parse_token(data, _take(data, key.end()), depth)
 
 
 def _parse_array(data: bytes | memoryview, position: int, depth: int) -> tuple[list[PdfValue], int]:
@@ -121,8 +116,6 @@ def _parse_array(data: bytes | memoryview, position: int, depth: int) -> tuple[l
         token = _take(data, position)
         if token.lastgroup == "close":
             return members, token.end()
-        if token.lastgroup == "end":
-            raise CheckFailed(f"The PDF has an unexpected closing mark at byte {token.end()}.")
         member, position = _parse_token(data, token, depth)
         members.append(member)
 
@@ -139,7 +132,8 @@ def _parse_literal(data: bytes | memoryview, start: int) -> tuple[PdfString, int
 
 
 def _decode_name(written: bytes) -> str:
-    return _NAME_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), written.decode("latin-1"))
+    name = written.decode("latin-1")
+    return _NAME_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), name) if "#" in name else name
 
 
 def _limit(depth: int, position: int) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bulksigner.builtin import local_folder
 from bulksigner.builtin.local_folder import LocalFileSystem, LocalFolder
 from bulksigner.contract.errors import BulkSignerError, HeldElsewhere, PermanentFailure, ProviderError, TemporaryFailure
 from bulksigner.contract.storage import Fingerprint, Folder, Removal, RemovalOutcome, StorageProvider
@@ -146,6 +148,23 @@ def test_a_copy_measures_and_follows_no_link(tmp_path: Path, folder: LocalFolder
         folder.copy_to("gone.pdf", staged / "gone.pdf")
     with pytest.raises(TemporaryFailure, match="File exists"):
         folder.copy_to("a.pdf", staged / "a.pdf")
+
+
+def test_what_holds_a_folder_is_asked_once_however_far_it_travels(
+    tmp_path: Path, folder: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PERF-33: a folder that comes with each task knows that it is near, and still asks for writers."""
+    assert folder.is_near
+    sent = pickle.dumps(folder)
+    monkeypatch.setattr(local_folder, "is_on_this_host", lambda _: pytest.fail("asked again"))
+    far_end = pickle.loads(sent)
+    assert far_end.is_near
+    (tmp_path / "a.txt").write_bytes(b"x")
+    seen = folder.measure("a.txt")
+    asked: list[Path] = []
+    monkeypatch.setattr(local_folder, "is_open_for_writing", lambda path: bool(asked.append(path)))
+    assert far_end.remove_now("a.txt", seen).outcome is RemovalOutcome.REMOVED
+    assert len(asked) == 1
 
 
 def test_an_unchanged_input_is_removed(tmp_path: Path, folder: LocalFolder) -> None:

@@ -21,6 +21,7 @@ from pyhanko_certvalidator import ValidationContext
 from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from bulksigner.contract.signing import Format
+from bulksigner.formats import pdf_append
 from bulksigner.formats.dispatch import check
 from bulksigner.formats.model import Expectation, FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner
@@ -119,6 +120,16 @@ def test_what_can_be_signed_is(name: str, rsa_key: Any, sign: Any, accept: Calla
     once = sign(signer, content)
     accept(content, once)
     accept(once, sign(signer, once), signatures=2)
+
+
+@pytest.mark.parametrize("name", ["table", "streams", "linearized", "signature field that waits"])
+def test_what_is_ordinary_is_signed_by_pyhanko_too(
+    name: str, rsa_key: Any, sign: Any, accept: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PERF-03: the own append path may leave any file to pyHanko."""
+    monkeypatch.setattr(pdf_append, "append_ordinary", lambda *_: None)
+    content = AWKWARD[name].make()
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B), content))
 
 
 METADATA = b"/Type /Metadata /Subtype /XML"
