@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from bulksigner.contract.certificate import Digest
-from bulksigner.contract.errors import ProviderError, TemporaryFailure
+from bulksigner.contract.errors import KeyTrouble, ProviderError, TemporaryFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.chain import ChainRefused, build_chain
 from bulksigner.formats.timestamp import Timestamp, TimestampRefused, build_request, read_response
@@ -34,6 +34,7 @@ class TimestampsFailed(TemporaryFailure):
     """Report that no service gave a time stamp, with the reason of each."""
 
     default_code = "sign.timestamp-failed"
+    default_trouble = KeyTrouble.PERHAPS_USED
 
 
 @attrs.frozen
