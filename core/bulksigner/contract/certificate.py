@@ -80,7 +80,7 @@ class CanBeTried(Protocol):
     """What an opened key may have besides, where it can be lost and found again without a new one being opened."""
 
     def try_again(self) -> None:
-        """Find the key anew, and see that it signs something that means nothing; raises `ProviderError` with the reason.
+        """Find the key anew and see that it signs something that means nothing; raises `ProviderError` with the reason.
 
         It is called again and again while a profile is held (BEY-20), so it never tries a PIN that was refused.
         """

@@ -71,14 +71,14 @@ def test_how_a_profile_signs_and_checks_is_shown(client: TestClient, service: An
     stored = new_profile(
         policy="AD-RT",
         pades_filter=PadesFilter.ETSI,
-        cades_existing=ExistingSignature.COUNTERSIGN,
+        cades_existing=ExistingSignature.COUNTER,
         cross_check=("pdfsig", "openssl"),
     )
     service.profiles[:] = [OpenedProfile(stored)]
     shown = client.simulate_get("/api/profiles/default").json
     assert shown["policy"] == "AD-RT"
     assert shown["padesFilter"] == PadesFilter.ETSI.value
-    assert shown["cadesExisting"] == ExistingSignature.COUNTERSIGN.value
+    assert shown["cadesExisting"] == ExistingSignature.COUNTER.value
     assert shown["crossCheck"] == ["pdfsig", "openssl"]
     day = datetime.date(2026, 12, 31)
     plain = new_profile(xml_flavor=XmlFlavor.NFE, xml_sha1_until=day)
