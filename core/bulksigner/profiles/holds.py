@@ -24,7 +24,7 @@ from bulksigner.records.notes import StoredNotes
 __all__ = ["NOTES_OF", "Cause", "Hold", "Holds", "Probe", "try_key"]
 
 _LOG = logging.getLogger("bulksigner.profiles")
-FIRST_PAUSE_SECONDS = 5.0
+FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 300.0
 _SOON_SECONDS = 30.0
 """A profile that is held again so soon after its release is probed less often, not from the beginning."""
@@ -128,6 +128,11 @@ class Holds:
                     time.monotonic() + pause,
                 )
             self._tell_queue()
+
+    def probe_soon(self) -> None:
+        """Have what is held probed at the next step, however long the pauses are by now."""
+        for hold in list(self._held.values()):
+            hold.probe_at = 0.0
 
     def step(self) -> None:
         """Note and tell what is new, probe what is due, release what can sign again. Raises `StoreFailed`."""

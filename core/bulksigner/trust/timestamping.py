@@ -145,7 +145,11 @@ class TimestampClient:
 
     def _let_rest(self, service: TimestampService, reason: str) -> str:
         with self._guard:
-            failures = self._rests[service].failures + 1
+            rest = self._rests[service]
+            if rest.until is not None and self._clock() < rest.until:
+                # Asked before the rest began: it is the same failure, met by another file.
+                return reason
+            failures = rest.failures + 1
             length = min(_LONGEST_REST, _FIRST_REST * 2 ** min(failures - 1, 10))
             self._rests[service] = _Rest(failures, self._clock() + length, reason)
         _LOG.warning("A time-stamp service failed: %s; it rests for %g s", reason, length.total_seconds())

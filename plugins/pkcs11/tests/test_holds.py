@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from bulksigner.profiles import holds as holds_module
-from bulksigner.records.event_log import EventFilter, event_page
 from bulksigner.testing.harness import OPERATOR, Harness
 from bulksigner_pkcs11.settings import DEFAULT_VARIABLE
 
@@ -18,40 +16,32 @@ NEW_PIN = "567890"
 FILES = 50
 
 
-@pytest.fixture(autouse=True)
-def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Probe at each look."""
-    monkeypatch.setattr(holds_module, "FIRST_PAUSE_SECONDS", 0.0)
-
-
-def turn(service: Harness, times: int = 3) -> None:
-    """Let everybody take turns, without waiting for an end."""
+def turn(service: Harness, times: int = 3, *, probes: bool = True) -> None:
+    """Let everybody take turns, without waiting for an end; what is held is probed at each."""
     for _ in range(times):
         service.service.watchers.step()
         service.service.worker.step()
+        if probes:
+            service.probe_holds()
         service.service.profile_watch.step()
-
-
-def kinds_of_events(service: Harness) -> Counter[str]:
-    page = event_page(service.service.store, EventFilter(), page_size=500)
-    return Counter(event.event_type for event in page.items)
 
 
 def statuses(service: Harness) -> Counter[str]:
     return Counter(job.status.value for job in service.jobs())
 
 
-def drop_and_turn(service: Harness, count: int = FILES, before: int = 0) -> None:
+def drop_and_turn(service: Harness, count: int = FILES, before: int = 0, *, probes: bool = True) -> None:
     """Drop files and go on until each has a job, and a little longer."""
     for number in range(count):
         service.drop(f"{number}.txt", f"file {number}".encode())
     while sum(statuses(service).values()) < count + before:
-        turn(service, times=1)
-    turn(service)
+        turn(service, times=1, probes=probes)
+    turn(service, probes=probes)
 
 
 def completed_once(service: Harness, count: int) -> None:
     """See that each file has one job and one output, and that none failed."""
+    service.probe_holds()
     jobs = service.run_until_idle()
     assert Counter(job.status.value for job in jobs) == {"Completed": count}
     assert len({job.file_name for job in jobs}) == count
@@ -74,7 +64,7 @@ def test_a_token_that_is_away_while_files_wait(make_service: Callable[..., Harne
     assert len(given_back) == 1
     token.bring_back()
     completed_once(service, FILES + 1)
-    kinds = kinds_of_events(service)
+    kinds = service.event_kinds()
     assert (kinds["ProfileHeld"], kinds["ProfileReleased"]) == (1, 1)
 
 
@@ -100,7 +90,7 @@ def test_a_restart_while_held_tells_nothing_twice(make_service: Callable[..., Ha
     assert statuses(service) == {"Queued": 3, "Completed": 1}
     token.bring_back()
     completed_once(service, 4)
-    kinds = kinds_of_events(service)
+    kinds = service.event_kinds()
     assert (kinds["ProfileHeld"], kinds["ProfileReleased"]) == (1, 1)
 
 
@@ -130,9 +120,10 @@ def test_a_call_in_which_the_key_may_have_been_used_fails_one_job(
     service.drop("first.txt", b"first")
     service.run_until_idle()
     around.ask("crash-C_Sign")
-    drop_and_turn(service, 5, before=1)
+    drop_and_turn(service, 5, before=1, probes=False)
     assert statuses(service) == {"Failed": 1, "Queued": 4, "Completed": 1}
     around.take_back("crash-C_Sign")
+    service.probe_holds()
     assert Counter(job.status.value for job in service.run_until_idle()) == {"Failed": 1, "Completed": 5}
 
 
@@ -165,4 +156,5 @@ def test_other_profiles_go_on_and_a_queued_job_can_be_canceled(
     turn(service)
     assert statuses(service) == {"Queued": 1, "Canceled": 1, "Completed": 1}
     operations.pausing.resume(OPERATOR)
+    service.probe_holds()
     assert Counter(job.status.value for job in service.run_until_idle()) == {"Canceled": 1, "Completed": 2}
