@@ -76,6 +76,7 @@ from bulksigner.recovery.sweep import sweep
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import reset_statistics
+from bulksigner.trust.signer_chains import SignerChains
 from bulksigner.web.key_ring import open_key_ring
 from bulksigner.web.sessions import Sessions
 
@@ -265,6 +266,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         record_timings=time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
         validation=validation,
+        chains=SignerChains(foundation.trust),
         holds=holds,
         metrics=metrics,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
