@@ -1,10 +1,18 @@
 """Bulk signing server: the names that plugin authors use, from `bulksigner.contract`."""
 
 from bulksigner.contract.approval import ApprovalRequest, ApprovalRule, Decision, FrozenRule, Verdict
-from bulksigner.contract.certificate import CertificateSource, Digest, KeyAlgorithm, KnowsFault, OpenedKey
+from bulksigner.contract.certificate import (
+    CanBeTried,
+    CertificateSource,
+    Digest,
+    KeyAlgorithm,
+    KnowsFault,
+    OpenedKey,
+)
 from bulksigner.contract.errors import (
     BulkSignerError,
     HeldElsewhere,
+    KeyTrouble,
     PermanentFailure,
     ProviderError,
     StepFailed,
@@ -44,6 +52,7 @@ __all__ = [
     "ApprovalRule",
     "BannerRow",
     "BulkSignerError",
+    "CanBeTried",
     "Candidate",
     "CertificateElement",
     "CertificateSource",
@@ -67,6 +76,7 @@ __all__ = [
     "KeepsNotes",
     "KeyAlgorithm",
     "KeyRule",
+    "KeyTrouble",
     "KnowsFault",
     "Measured",
     "Notes",

@@ -16,6 +16,7 @@ from bulksigner.assembly import (
     formats_of,
     log_thresholds,
     plan_backups,
+    plan_holds,
     plan_retention,
     start_engine,
     tell_settings,
@@ -75,6 +76,7 @@ from bulksigner.recovery.sweep import sweep
 from bulksigner.settings.load import check_seed_choices
 from bulksigner.statistics.figures import Panel
 from bulksigner.statistics.timings import reset_statistics
+from bulksigner.trust.signer_chains import SignerChains
 from bulksigner.web.key_ring import open_key_ring
 from bulksigner.web.sessions import Sessions
 
@@ -218,10 +220,24 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     for profile in profiles.all:
         if profile.key is not None and profile.key_reference is not None:
             engine.open(profile.key_reference, profile.key)
+    opener = ProfileOpener(
+        foundation.registry, sealer, scrubber.register, envelope_key is not None, foundation.policies
+    )
+    volumes = distinct_volumes([roots.root, *_database_folders(core.database_location)])
+    holds = plan_holds(
+        foundation,
+        store,
+        queue,
+        profiles,
+        opener,
+        validation,
+        volumes,
+        reopen=lambda name: profile_watch.reopen(name),
+    )
     profile_watch = ProfileWatch(
         profile_rows,
         profiles,
-        ProfileOpener(foundation.registry, sealer, scrubber.register, envelope_key is not None, foundation.policies),
+        opener,
         seen=saves_seen,
         open_key=engine.open,
         tell=watchers.look_again,
@@ -230,6 +246,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
             DeletionNews(store, watchers.path_freed).step,
             ExpiryWatch(store, profiles, utc_now).look_if_due,
             CertificateRefresh(profiles, validation).begin_if_due,
+            *(() if holds is None else (holds.step,)),
         ),
     )
     owner = new_owner(foundation.variables)
@@ -249,11 +266,12 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         record_timings=time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
         validation=validation,
+        chains=SignerChains(foundation.trust),
+        holds=holds,
         metrics=metrics,
         is_heard_by_plugins=foundation.plugins.answers("bulksigner_job_changed"),
     )
     pause = PauseFlag(store)
-    volumes = distinct_volumes([roots.root, *_database_folders(core.database_location)])
     room_per_file = ROOM_PER_FILE if envelope_key is None else ROOM_PER_ENCRYPTED_FILE
     room = Room(volumes, core.storage.minimum_free_bytes, queue.waiting, room_per_file)
     worker = Worker(
@@ -276,6 +294,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
             {f"disk:{volume.folder}": partial(room.look, volume) for volume in volumes},
             foundation.registry,
             validation,
+            holds,
         ),
         scrubber,
     )
@@ -327,6 +346,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         queue=queue,
         profiles=profiles,
         profile_watch=profile_watch,
+        holds=holds,
         folders=folders,
         watchers=watchers,
         roots=roots,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -13,10 +13,12 @@ from bulksigner.backup.desk import BackupDesk, BackupPlan
 from bulksigner.boot import Foundation, plan_stamping, product_version
 from bulksigner.contract.signing import Format
 from bulksigner.encryption.key import EnvelopeKey, read_salt
+from bulksigner.files.volumes import Volume
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.jobs.envelopes import warn_of_key
 from bulksigner.jobs.model import Job, utc_now
+from bulksigner.jobs.queue import Queue
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles
 from bulksigner.observability.metrics import Metrics
@@ -24,7 +26,10 @@ from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.profiles.holds import NOTES_OF, Cause, Holds, try_key
 from bulksigner.profiles.model import OpenedProfile
+from bulksigner.profiles.opened import OpenedProfiles, ProfileOpener
+from bulksigner.records.notes import StoredNotes
 from bulksigner.records.sqlite import SqliteStore
 from bulksigner.records.store import Store
 from bulksigner.retention.desk import RetentionDesk
@@ -36,6 +41,7 @@ from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.settings.signing import EngineChoice
 from bulksigner.statistics.timings import Spans, write_timings
+from bulksigner.trust.validation import CertificateValidation
 
 __all__ = [
     "choose_sinks",
@@ -43,6 +49,7 @@ __all__ = [
     "formats_of",
     "log_thresholds",
     "plan_backups",
+    "plan_holds",
     "plan_retention",
     "start_engine",
     "tell_settings",
@@ -50,6 +57,10 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+
+_PROBE = b"bulksigner asks whether time stamps can be had"
+_LEAST_FREE_BYTES = 4 << 20
+"""What a volume that was full must have free before work on it goes on, whatever the settings ask for."""
 
 
 def derive_envelope_key(given: EncryptionSettings, store: Store) -> EnvelopeKey | None:
@@ -90,6 +101,51 @@ def plan_retention(
     if policy is None:
         return None
     return RetentionDesk(Retention(store, roots, folders, policy, lambda: pause.read().is_paused, metrics=metrics))
+
+
+def plan_holds(
+    foundation: Foundation,
+    store: Store,
+    queue: Queue,
+    profiles: OpenedProfiles,
+    opener: ProfileOpener,
+    validation: CertificateValidation,
+    volumes: Sequence[Volume],
+    *,
+    reopen: Callable[[str], OpenedProfile | None],
+) -> Holds | None:
+    """Return what holds profiles, with those that are held now; None where jobs fail instead (CFG-202)."""
+    core = foundation.settings.core
+    if not core.pipeline.hold_on_key_trouble:
+        return None
+    stamping = plan_stamping(foundation)
+    stamps = None if stamping is None else stamping.open(utc_now).stamps
+    least_free_bytes = max(core.storage.minimum_free_bytes, _LEAST_FREE_BYTES)
+
+    def judge(profile: OpenedProfile) -> str | None:
+        if profile.key is None or not profile.stored.validate_certificate:
+            return None
+        return validation.judge(profile.key, require_non_repudiation=profile.stored.require_non_repudiation).refused
+
+    def ask_for_stamp(_: OpenedProfile) -> str | None:
+        if stamps is not None:
+            stamps.stamp(_PROBE)
+        return None
+
+    def find_full(_: OpenedProfile) -> str | None:
+        full = [volume for volume in volumes if volume.free_bytes() < least_free_bytes]
+        return f"{full[0].folder} has less than {least_free_bytes >> 20} MiB free. Free space there" if full else None
+
+    probes = {
+        Cause.KEY: lambda profile: try_key(opener, profile),
+        Cause.CERTIFICATE: judge,
+        Cause.TIMESTAMPS: ask_for_stamp,
+        Cause.SPACE: find_full,
+    }
+    notes = StoredNotes(store, utc_now, NOTES_OF)
+    holds = Holds(profiles, queue, notes, probes, reopen, foundation.scrubber.scrub)
+    holds.begin()
+    return holds
 
 
 def tell_settings(foundation: Foundation) -> None:

@@ -83,6 +83,7 @@ def expose(service: Service) -> WebServices:
         find_event_types=prompt(partial(event_log.event_types, service.store)),
         list_profiles=lambda: service.profiles.all,
         find_profile=service.profiles.get,
+        find_hold=_find_nothing if service.holds is None else service.holds.find,
         output_root=service.roots.output,
         name_output=name_output,
         scratch=service.roots.landing,
@@ -107,3 +108,7 @@ def expose(service: Service) -> WebServices:
         },
         backups_supported=isinstance(service.store, SqliteStore),
     )
+
+
+def _find_nothing(name: str) -> None:
+    """Stand in where no profile is held."""

@@ -19,6 +19,7 @@ from bulksigner.pipeline.worker import Worker
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.plugin_system.report import PluginRow
 from bulksigner.profiles.expiry import describe_end
+from bulksigner.profiles.holds import Holds
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Store
@@ -42,6 +43,7 @@ def collect_checks(
     disks: Mapping[str, Callable[[], Verdict]],
     registry: Registry,
     validation: CertificateValidation | None = None,
+    holds: Holds | None = None,
 ) -> Callable[[], list[ReadinessCheck]]:
     """Return what gives the checks of the moment, the core's first: profiles come, go and change by edits.
 
@@ -65,7 +67,7 @@ def collect_checks(
         now = profiles.all
         return [
             *before,
-            *(check for profile in now for check in profile_checks(profile, validation)),
+            *(check for profile in now for check in profile_checks(profile, validation, holds)),
             *after,
             *(check for profile in now for check in binding_checks(profile, known)),
             *lost,
@@ -75,12 +77,15 @@ def collect_checks(
     return collect
 
 
-def profile_checks(profile: OpenedProfile, validation: CertificateValidation | None = None) -> Iterator[ReadinessCheck]:
+def profile_checks(
+    profile: OpenedProfile, validation: CertificateValidation | None = None, holds: Holds | None = None
+) -> Iterator[ReadinessCheck]:
     """Yield the row of one profile: whether it can sign, or that it needs no key (API-86, API-87)."""
     if profile.keyless is not None:
         yield CallableCheck(f"signing-profile-keyless:{profile.name}", False, partial(_keyless_look, profile))
     else:
-        yield CallableCheck(f"signing-profile:{profile.name}", False, partial(_profile_look, profile, validation))
+        look = partial(_profile_look, profile, validation, holds)
+        yield CallableCheck(f"signing-profile:{profile.name}", False, look)
 
 
 def binding_checks(profile: OpenedProfile, known: Collection[str]) -> Iterator[ReadinessCheck]:
@@ -143,7 +148,12 @@ def _lost_look(row: PluginRow) -> Verdict:
     return False, row.advice
 
 
-def _profile_look(profile: OpenedProfile, validation: CertificateValidation | None) -> Verdict:
+def _profile_look(
+    profile: OpenedProfile, validation: CertificateValidation | None, holds: Holds | None = None
+) -> Verdict:
+    hold = None if holds is None else holds.find(profile.name)
+    if hold is not None:
+        return False, hold.describe()
     fault = profile.find_fault(utc_now()) or profile.pending
     key = profile.key
     if fault is None and key is not None and isinstance(key, KnowsFault):

@@ -27,6 +27,7 @@ from bulksigner.pipeline.cross_checking import end_programs
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.worker import Worker
+from bulksigner.profiles.holds import Holds
 from bulksigner.profiles.live import ProfileWatch
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
@@ -56,6 +57,8 @@ class Service:
     queue: Queue
     profiles: OpenedProfiles
     profile_watch: ProfileWatch
+    holds: Holds | None
+    """The profiles whose jobs wait, or None where jobs fail instead (BEY-20)."""
     folders: OpenedFolders
     watchers: FolderWatchers
     roots: WorkRoots

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 def show(service: Service, listen: Sequence[str]) -> None:
     """Print the ready panel and the profile panel, and log what an operator must see."""
-    profiles = list_profiles(service.profiles, {opened.name for opened in service.folders})
+    profiles = list_profiles(service.profiles, {opened.name for opened in service.folders}, service.holds)
     alerts = find_alerts(profiles, now=utc_now(), folder_warnings=list_folder_warnings(service.seeded))
     scrub = service.foundation.scrubber.scrub
     print(scrub(banner.ready_panel(_facts(service, listen))))

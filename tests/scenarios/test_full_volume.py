@@ -215,6 +215,30 @@ def test_below_the_least_nothing_fails(
     assert service.log.read_bytes().count(b"No job is claimed") == 1
 
 
+def test_a_volume_that_fills_up_holds_the_profile(
+    volume: Path, serve_there: Callable[..., ServedService], authority: Authority
+) -> None:
+    """BEY-20, BEY-22: with Pipeline:HoldOnKeyTrouble no job fails that finds no space for its copy; all are signed."""
+    database = volume.parent / "database" / "bulksigner.db"
+    step, number, side, _ = MOMENTS["staging"]
+    plan = Plan(volume.parent, dies_at=Moment(step, number, side), filler=volume / "filler")
+    service = serve_there(
+        {**SETTINGS, "Pipeline:HoldOnKeyTrouble": True, "ConnectionStrings:Default": database},
+        environment=child_environment(plan),
+        start=False,
+    )
+    service.start()
+    drop(service)
+    wait_until(lambda: b"is held: " in service.log.read_bytes(), service, "the hold was told")
+    with service.client() as client:
+        [profile] = client.get("/api/profiles").raise_for_status().json()["profiles"]
+    assert "Free space below" in profile["heldReason"]
+    plan.filler.unlink()  # type: ignore[union-attr]  # it was given
+    wait_until(all_ended(service, len(FILES)), service, "every job ended")
+    assert {job["status"] for job in service.jobs()} == {"Completed"}
+    account(service, authority)
+
+
 def test_a_large_file_waits_alone(
     volume: Path, serve_there: Callable[..., ServedService], authority: Authority
 ) -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import BulkSignerError, PermanentFailure, ProviderError, StepFailed
+from bulksigner.contract.errors import BulkSignerError, KeyTrouble, PermanentFailure, ProviderError, StepFailed
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import (
     Dispatched,
@@ -54,10 +54,10 @@ class LocalSigning:
             spec = request.spec or BASELINE_B
             signer = self._signer(request.key, request.format, spec, request.options, request.stamps)
             if spec.is_stamped and request.stamps is not None:
-                request.stamps.prepare()
+                _prepare(request.stamps)
             return Signed(_sign_file(signer, request))
         except (FormatRefused, ContentChanged, ProviderError) as error:
-            raise StepFailed(error.message, code=_code_of(error)) from error
+            raise StepFailed(error.message, code=_code_of(error), trouble=error.trouble) from error
         except OSError as error:
             raise StepFailed(
                 f"{error.filename or request.target}: {error.strerror or error}; look at the disk of the work folder.",
@@ -94,6 +94,13 @@ class LocalSigning:
                 known = (key, signer)
                 self._signers[place] = known
         return known[1]
+
+
+def _prepare(stamps: Stamps) -> None:
+    try:
+        stamps.prepare()
+    except ProviderError as error:
+        raise StepFailed(error.message, code=_code_of(error), trouble=KeyTrouble.UNUSED) from error
 
 
 def _code_of(error: BulkSignerError) -> str:

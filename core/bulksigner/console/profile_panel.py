@@ -12,6 +12,7 @@ from bulksigner.console.banner import framed
 from bulksigner.contract.signing import Format
 from bulksigner.observability.logs import escape
 from bulksigner.profiles.expiry import describe_end
+from bulksigner.profiles.holds import Holds
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.profiles.seed import SeedReport
@@ -53,6 +54,8 @@ class ProfileFacts:
     keyless: str | None = None
     """Who signs where the profile needs no key (OPS-34)."""
     validate_certificate: bool = False
+    held: str | None = None
+    """Since when and why its jobs wait (BEY-20)."""
 
 
 @attrs.frozen
@@ -68,7 +71,9 @@ class Alert:
         return f"{prefix}  {escape(self.text)}"
 
 
-def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list[ProfileFacts]:
+def list_profiles(
+    profiles: OpenedProfiles, configured: Collection[str], holds: Holds | None = None
+) -> list[ProfileFacts]:
     """Return the facts of each profile; `configured` are the input folders of this host."""
     return [
         ProfileFacts(
@@ -88,6 +93,7 @@ def list_profiles(profiles: OpenedProfiles, configured: Collection[str]) -> list
             xml_sha1_until=profile.stored.xml_sha1_until,
             keyless=profile.keyless,
             validate_certificate=profile.stored.validate_certificate,
+            held=None if holds is None or (hold := holds.find(profile.name)) is None else hold.describe(),
         )
         for profile in profiles.all
     ]
@@ -110,6 +116,7 @@ def profiles_panel(profiles: Sequence[ProfileFacts], alerts: Sequence[Alert]) ->
 
 def _behaviour(profile: ProfileFacts) -> str:
     parts = ["DEGRADED"] if profile.degraded is not None else ["KEYLESS"] if profile.keyless is not None else []
+    parts += ["HELD"] if profile.held is not None else []
     certificate = profile.certificate_source or "none" if profile.keyless is None else f"none ({profile.keyless})"
     parts += [
         profile.format.value if profile.format is not None else "auto",
@@ -169,9 +176,9 @@ def find_alerts(
     `folder_warnings` are the sentences of the first-boot import about folders and ignored seed keys.
     """
     failures = [
-        Alert(logging.CRITICAL, f"Profile '{profile.name}': {profile.degraded}")
+        Alert(logging.CRITICAL, f"Profile '{profile.name}': {profile.held or profile.degraded}")
         for profile in profiles
-        if profile.degraded is not None
+        if profile.held is not None or profile.degraded is not None
     ]
     warnings = [f"Profile '{profile.name}': {text}" for profile in profiles for text in _warnings(profile, now)]
     return [*failures, *(Alert(logging.WARNING, text) for text in (*warnings, *folder_warnings))]

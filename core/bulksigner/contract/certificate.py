@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol, runtime_checkable
 
-__all__ = ["CertificateSource", "Digest", "KeyAlgorithm", "KnowsFault", "OpenedKey"]
+__all__ = ["CanBeTried", "CertificateSource", "Digest", "KeyAlgorithm", "KnowsFault", "OpenedKey"]
 
 
 class KeyAlgorithm(enum.Enum):
@@ -71,6 +71,18 @@ class KnowsFault(Protocol):
         """Say why the last signature failed, or None while the key signs; asked at each probe, so it answers at once.
 
         It turns the readiness row of the profile red (API-86).
+        """
+        ...
+
+
+@runtime_checkable
+class CanBeTried(Protocol):
+    """What an opened key may have besides, where it can be lost and found again without a new one being opened."""
+
+    def try_again(self) -> None:
+        """Find the key anew and see that it signs something that means nothing; raises `ProviderError` with the reason.
+
+        It is called again and again while a profile is held (BEY-20), so it never tries a PIN that was refused.
         """
         ...
 

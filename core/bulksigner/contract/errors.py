@@ -17,6 +17,7 @@ BulkSignerError                 code, and a sentence that says what to do
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 import attrs
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigurationRefused",
     "Failure",
     "HeldElsewhere",
+    "KeyTrouble",
     "NotAllowed",
     "NotFound",
     "PermanentFailure",
@@ -48,18 +50,29 @@ def join(problem: str, remedy: str) -> str:
     return f"{problem} {remedy}".strip()
 
 
+class KeyTrouble(enum.Enum):
+    """A cause that hits every file of a profile alike, and what became of the key for the file that met it (BEY-20)."""
+
+    UNUSED = "unused"
+    """The key certainly signed nothing for the file."""
+    PERHAPS_USED = "perhaps-used"
+
+
 class BulkSignerError(Exception):
     """Say what went wrong, where, and what to do.
 
-    `code` is a key of `contract.codes`, or None where no code exists for it.
+    `code` is a key of `contract.codes`, or None where no code exists for it. `trouble` is None where the cause lies in
+    the one file, or nobody knows.
     """
 
     default_code: str | None = None
+    default_trouble: KeyTrouble | None = None
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, trouble: KeyTrouble | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.code = code if code is not None else self.default_code
+        self.trouble = trouble if trouble is not None else self.default_trouble
 
 
 @attrs.frozen

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import enum
+import functools
 import threading
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
@@ -25,6 +27,9 @@ from bulksigner.records.tables import HistoryRow, JobRow
 __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 
 _CLAIMED = "Processing started"
+_FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_LATE = datetime.timedelta(seconds=60)
+_LOOK_ALL_SECONDS = 300.0
 _CHOSEN = [f"chosen_{number}" for number in range(32)]
 """The slots of a claim of chosen jobs: no more can be claimed at once than `Pipeline:MaxConcurrency` may be."""
 
@@ -44,10 +49,13 @@ _COUNT_PARENT = Prepared(
 )
 
 
-def _claim(kind: EngineKind, *, is_chosen: bool) -> Prepared:
+def _claim(kind: EngineKind, *, is_chosen: bool, held_count: int = 0) -> Prepared:
     is_open = JobRow.status == literal(JobStatus.QUEUED)
     if is_chosen:
         is_open &= JobRow.id.in_([slot(name) for name in _CHOSEN])
+    if held_count:
+        is_open &= _is_not_held(held_count)
+        is_open &= JobRow.queued_at >= slot("since")
     oldest = JobRow.select(JobRow.id).where(is_open).order_by(JobRow.queued_at, JobRow.id).limit(slot("limit"))
     return Prepared(
         JobRow.update(
@@ -64,14 +72,32 @@ def _claim(kind: EngineKind, *, is_chosen: bool) -> Prepared:
     )
 
 
+def _is_not_held(count: int) -> Any:
+    return JobRow.profile_name.not_in([slot(f"held_{number}") for number in range(count)])
+
+
+@functools.cache
+def _claim_beside_held(kind: EngineKind, is_chosen: bool, held_count: int) -> Prepared:
+    return _claim(kind, is_chosen=is_chosen, held_count=held_count)
+
+
+@functools.cache
+def _waiting_beside_held(held_count: int) -> Prepared:
+    return _waiting((JobRow.status == literal(JobStatus.QUEUED)) & _is_not_held(held_count))
+
+
+def _waiting(condition: Any) -> Prepared:
+    return Prepared(
+        JobRow.select(JobRow.id, JobRow.original_path)
+        .where(condition)
+        .order_by(JobRow.queued_at, JobRow.id)
+        .limit(slot("limit"))
+        .offset(slot("offset"))
+    )
+
+
 _CLAIM = {(kind, chosen): _claim(kind, is_chosen=chosen) for kind in EngineKind for chosen in (False, True)}
-_WAITING = Prepared(
-    JobRow.select(JobRow.id, JobRow.original_path)
-    .where(JobRow.status == literal(JobStatus.QUEUED))
-    .order_by(JobRow.queued_at, JobRow.id)
-    .limit(slot("limit"))
-    .offset(slot("offset"))
-)
+_WAITING = _waiting(JobRow.status == literal(JobStatus.QUEUED))
 _CLAIMED_AT = Prepared(
     JobRow.select(*COLUMNS).where(
         JobRow.status == literal(JobStatus.PROCESSING),
@@ -124,6 +150,36 @@ class Wake:
         return is_given
 
 
+@attrs.define
+class _Held:
+    """The profiles whose jobs are not claimed, and from where on the queue has others (BEY-20).
+
+    What stands before `since` was seen to be theirs, so that a claim does not read a long row of jobs that wait.
+    """
+
+    places: dict[str, str]
+    since: datetime.datetime = _FIRST
+    look_all_at: float = 0.0
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> _Held:
+        """Take the names; their number is rounded up, so that few statements are made."""
+        ordered = sorted(names)
+        count = max(4, 1 << (len(ordered) - 1).bit_length())
+        return cls({f"held_{number}": ordered[min(number, len(ordered) - 1)] for number in range(count)})
+
+    def begin(self) -> datetime.datetime:
+        """Return from when on this claim looks; now and then at all, for clocks that were set back."""
+        if time.monotonic() >= self.look_all_at:
+            self.since, self.look_all_at = _FIRST, time.monotonic() + _LOOK_ALL_SECONDS
+        return self.since
+
+    def seen(self, claimed: Sequence[Job], limit: int, now: datetime.datetime) -> None:
+        """Move on behind what was passed over; a job may be stored somewhat later than it says."""
+        oldest = claimed[0].queued_at if len(claimed) == limit else None
+        self.since = max(self.since, min(oldest or now, now) - _LATE)
+
+
 class Queue:
     """Makes jobs and hands them to workers."""
 
@@ -132,6 +188,12 @@ class Queue:
         self._clock = clock
         self._jobs = Jobs(store, clock)
         self.wake = Wake()
+        self._held: _Held | None = None
+
+    def hold(self, profiles: Collection[str]) -> None:
+        """Claim no jobs of these profiles from now on, and those of all others (BEY-20)."""
+        self._held = _Held.of(profiles) if profiles else None
+        self.wake.set()
 
     def enqueue(self, births: Sequence[Birth]) -> list[Enqueued]:
         """Make the jobs in one transaction, then wake the worker; answers stand in the order of `births`.
@@ -168,12 +230,18 @@ class Queue:
 
         With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129).
         """
-        statement = _CLAIM[self._store.kind, chosen is not None]
+        held = self._held
+        statement = (
+            _CLAIM[self._store.kind, chosen is not None]
+            if held is None
+            else _claim_beside_held(self._store.kind, chosen is not None, len(held.places))
+        )
         # Unused places repeat the last id.
         places = {name: chosen[min(place, len(chosen) - 1)] for place, name in enumerate(_CHOSEN)} if chosen else {}
         find_transition(JobStatus.QUEUED, "claim", Actor.WORKER)
         now = self._clock()
         mine = {"identity": owner.identity, "incarnation": owner.incarnation, "now": now}
+        passed_over = {} if held is None else {**held.places, "since": held.begin()}
 
         def changes(rows: Sequence[Sequence[Any]]) -> list[Changed]:
             # RETURNING promises no order.
@@ -181,7 +249,9 @@ class Queue:
             return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
 
         def act() -> list[Changed]:
-            claimed = changes(self._store.execute(statement, limit=limit, **mine, **places).rows)
+            claimed = changes(self._store.execute(statement, limit=limit, **mine, **places, **passed_over).rows)
+            if held is not None and chosen is None:
+                held.seen([changed.job for changed in claimed], limit, now)
             if claimed:
                 write_history_lines(self._store, [changed.job for changed in claimed], _CLAIMED)
             return claimed
@@ -194,7 +264,9 @@ class Queue:
 
     def waiting(self, offset: int, limit: int) -> list[tuple[str, str]]:
         """Return ids and input paths of queued jobs in the order in which they are claimed (PIPE-129)."""
-        rows = self._store.read(lambda: self._store.execute(_WAITING, offset=offset, limit=limit).rows)
+        held = self._held
+        statement, places = (_WAITING, {}) if held is None else (_waiting_beside_held(len(held.places)), held.places)
+        rows = self._store.read(lambda: self._store.execute(statement, offset=offset, limit=limit, **places).rows)
         return [(row[0], row[1]) for row in rows]
 
     def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:

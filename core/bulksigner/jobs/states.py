@@ -72,7 +72,7 @@ TRANSITIONS = (
     _row("complete", [V], DONE, Actor.WORKER, Actor.POLLER),
     _row("fail", [P, V, AS], FAILED, Actor.WORKER, Actor.POLLER),
     _row("overtaken", [P], CANCELED, Actor.WORKER),  # a remote document moved on before it was signed
-    _row("give_back", [P], Q, Actor.WORKER),  # remote document: no answer, key not used (PIPE-121)
+    _row("give_back", [P], Q, Actor.WORKER),  # key not used: no remote answer (PIPE-121), profile held (BEY-20)
     _row("cancel", [Q, AA, AS], CANCELED, Actor.OPERATOR),
     _row("interrupt", [P, V], FAILED, Actor.RECOVERY, Actor.TAKEOVER),  # the process that had it is gone
     _row("requeue", [P], Q, Actor.RECOVERY, Actor.TAKEOVER),  # key not used; at boot remote documents only (PIPE-26)

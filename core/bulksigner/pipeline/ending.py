@@ -17,6 +17,7 @@ from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import change_of
 from bulksigner.observability.logs import facts
 from bulksigner.pipeline.conductor import Effect, apart
+from bulksigner.pipeline.giving_back import find_met, giving_back
 from bulksigner.pipeline.plan import Step
 from bulksigner.pipeline.spans import spans_of
 from bulksigner.pipeline.steps.promote import describe_delivery
@@ -92,6 +93,8 @@ class Ending:
             text = f"{text.rstrip('.')}. Free space below {work.parts.roots.root}, then retry the job."
         # Before it is stored anywhere (SEC-57).
         text = work.parts.scrub(text)[:LONGEST_TEXT]
+        if work.parts.holds is not None and await self._hold(work, code, text, error):
+            return
         log.log(
             logging.WARNING if is_expected else logging.ERROR,
             "Job failed in step %s: %s",
@@ -109,6 +112,24 @@ class Ending:
         if changed is not None:
             work.job = changed.job
             await work.parts.tell(changed)
+
+    async def _hold(self, work: Work, code: str | None, text: str, error: BaseException) -> bool:
+        """Hold the profile where every file of it would fail alike; tell whether the job waits too (BEY-20)."""
+        holds, met = work.parts.holds, find_met(work, code, error)
+        profile = work.profile or work.parts.profiles.get(work.job.profile_name)
+        if holds is None or met is None or profile is None:
+            return False
+        # Before the job is back in the queue, or it would be claimed again at once.
+        holds.hold(profile, met.cause, text, spelled=work.job.profile_name)
+        if not met.is_key_unused:
+            return False
+        log.info("Job given back, as its profile is held", extra=facts(job_id=work.job.id, profile=profile.name))
+        await apart(lambda: _drop_staged(work))
+        changed = await self._insist(work, JobStatus.QUEUED, lambda: giving_back(work, text))
+        if changed is not None:
+            work.job = changed.job
+            await work.parts.tell(changed)
+        return True
 
     async def clear_away(self, work: Work) -> None:
         """Remove the folders of completed jobs (PIPE-84): several at a time while more jobs are under way."""
@@ -149,6 +170,14 @@ def _drop_if_cleared(work: Work) -> None:
         log.warning("What job %s has left below processing/ or error/ stays: %s", work.job.id, describe(error))
 
 
+def _drop_staged(work: Work) -> None:
+    """Remove the staged copy of a job that is given back; the next claim makes its own in the place of what stays."""
+    try:
+        durable.remove_folder(work.parts.roots.job_folder(work.job.id))
+    except OSError as error:
+        log.warning("What job %s has left below processing/ stays: %s", work.job.id, describe(error))
+
+
 def _keep_files(work: Work) -> bool:
     """Move the job's folder to `error/`, and tell whether its output was delivered all the same."""
     try:
@@ -164,7 +193,8 @@ async def _attempt(work: Work, end: JobStatus, act: Callable[[], Act[Changed]]) 
         return await work.parts.write(act())
     except RaceLost:
         found = work.parts.jobs.get(work.job.id)
-        if found is None or not _is_ours(found, work.job):
+        if found is None or not _is_ours(found, work.job) or end is JobStatus.QUEUED:
+            # A job that is given back may have been claimed again, and is its next claim's then.
             raise
         if found.status is end:
             return Changed(found, change_of(found, _EVENTS[end], work.job.status, ""), wakes=False)
@@ -174,7 +204,7 @@ async def _attempt(work: Work, end: JobStatus, act: Callable[[], Act[Changed]]) 
         return await work.parts.write(act())
 
 
-_EVENTS = {JobStatus.COMPLETED: "complete", JobStatus.FAILED: "fail"}
+_EVENTS = {JobStatus.COMPLETED: "complete", JobStatus.FAILED: "fail", JobStatus.QUEUED: "give_back"}
 
 
 def _is_ours(found: Job, job: Job) -> bool:

@@ -197,7 +197,7 @@ class ProcessEngine:
         elif isinstance(answer, Broken):
             if answer.trace:
                 log.error("A signing worker met an unexpected fault\n%s", answer.trace)
-            call.done(None, StepFailed(answer.message, code=answer.code))
+            call.done(None, StepFailed(answer.message, code=answer.code, trouble=answer.trouble))
         else:
             call.done(answer, None)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.contract.errors import BulkSignerError, KeyTrouble, StepFailed
 from bulksigner.contract.settings import Secret, Settings
 from bulksigner.contract.signing import Format
 from bulksigner.encryption.key import EnvelopeKey
@@ -89,6 +89,7 @@ class Broken:
     message: str
     code: str | None
     trace: str = ""
+    trouble: KeyTrouble | None = None
 
 
 @attrs.frozen
@@ -190,7 +191,7 @@ def _answer(bench: _Bench, call: object) -> object:
     try:
         return bench.do(call)
     except BulkSignerError as error:
-        return Broken(error.message, error.code)
+        return Broken(error.message, error.code, trouble=error.trouble)
     except ANYTHING as error:  # a fault in a library ends this job, not the worker
         return Broken(f"{type(error).__name__}: {error}", None, traceback.format_exc())
 

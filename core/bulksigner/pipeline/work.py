@@ -28,10 +28,12 @@ from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
 from bulksigner.pipeline.validators import VALIDATION_LIMIT_SECONDS
 from bulksigner.plugin_system.registry import Registry
+from bulksigner.profiles.holds import Holds
 from bulksigner.profiles.model import KeyReference, OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles
 from bulksigner.records.engines import Act, Store
 from bulksigner.statistics.timings import Spans
+from bulksigner.trust.signer_chains import SignerChains
 from bulksigner.trust.validation import CertificateValidation
 
 __all__ = ["Inputs", "Parts", "Work"]
@@ -80,6 +82,10 @@ class Parts:
     """Counts an envelope in the act that records it; None where encryption is off (ENC-10)."""
     validation: CertificateValidation | None = None
     """Checks the certificates of profiles that ask for it; None where no host trusts any (CFG-92)."""
+    chains: SignerChains | None = None
+    """Holds finished signatures against the roots of this host, for the same profiles (BEY-01)."""
+    holds: Holds | None = None
+    """The profiles whose jobs wait; None where jobs fail instead (BEY-20)."""
     metrics: Metrics = attrs.field(factory=Metrics)
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""

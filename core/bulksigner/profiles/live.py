@@ -75,6 +75,21 @@ class ProfileWatch:
         self._tell()
         return True
 
+    def reopen(self, name: str) -> OpenedProfile | None:
+        """Try a degraded profile once more, as it is stored; return it as it is now. For the thread of the looks."""
+        before = self._opened.get(name)
+        if before is None or before.degraded is None:
+            return before
+        renewed = self._opener.open(before.row)
+        if renewed.degraded is not None:
+            return before
+        if renewed.key is not None and renewed.key_reference is not None:
+            self._open_key(renewed.key_reference, renewed.key)
+        _log_renewal(before, renewed)
+        self._opened.replace([renewed if profile is before else profile for profile in self._opened.all])
+        self._tell()
+        return renewed
+
     def _renew(self, before: OpenedProfile | None, stored: StoredProfile) -> OpenedProfile:
         if before is not None and before.row == stored:
             return before

@@ -67,6 +67,12 @@ class SigningRules:
     specs: Mapping[Format, Sequence[SignatureSpec]]
     reasons: Mapping[Format, str] = attrs.field(factory=dict)
     sha1_until: datetime.date | None = None
+    roots: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """Common names of the roots that a policy lists, by its identifier (ICP-33)."""
+
+    def list_roots(self, spec: SignatureSpec | None) -> tuple[str, ...]:
+        """Return the common names of the roots that the policy of a signature lists; empty where there is none."""
+        return () if spec is None or spec.policy is None else self.roots.get(spec.policy.oid, ())
 
     def spec(self, format: Format, now: datetime.datetime) -> SignatureSpec:
         """Return what a signature carries that is made now, an aware moment.
@@ -158,7 +164,8 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
             reasons[wanted] = error.message
     if not specs:
         raise PermanentFailure(next(iter(reasons.values())))
-    return SigningRules(choice.name, specs, reasons)
+    roots = {row.identifier.oid: row.roots for row in table.rows if row.format in specs}
+    return SigningRules(choice.name, specs, reasons, roots=roots)
 
 
 def _list_specs(choice: Choice, format: Format, key: KeyFacts, table: PolicyTable) -> Sequence[SignatureSpec]:

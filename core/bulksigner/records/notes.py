@@ -45,10 +45,16 @@ class StoredNotes:
         """Return a note; None where there is none."""
         return self.store.read(lambda: self._find(name))
 
-    def swap(self, name: str, before: str | None, after: str | None) -> bool:
-        """Put `after` in the place of `before` and tell whether that was done."""
+    def swap(self, name: str, before: str | None, after: str | None, *, also: Callable[[], None] | None = None) -> bool:
+        """Put `after` in the place of `before` and tell whether that was done; `also` writes more in the same act."""
 
         def act() -> bool:
+            is_done = put()
+            if is_done and also is not None:
+                also()
+            return is_done
+
+        def put() -> bool:
             place = {"plugin": self.plugin, "name": name}
             if before is None:
                 if after is not None:

@@ -179,6 +179,9 @@ class PipelineSettings:
         True, help="Never sign a file whose name a completed or unfinished job has."
     )
     shutdown_grace_seconds: int = option(30, help="How long a stop waits for running jobs.", check=between(0, 600))
+    hold_on_key_trouble: bool = option(
+        False, help="Keep a profile's jobs queued, and fail none, while something keeps all of them from being signed."
+    )
 
 
 @attrs.frozen

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bulksigner.lanes import Done
 from bulksigner.life import Service
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.tasks import Task
+from bulksigner.records import event_log
 from bulksigner.testing.certificates import Issued, make_authority
 
 __all__ = ["API_KEY", "Harness", "NeverIdle", "prepare"]
@@ -184,6 +186,16 @@ class Harness:
     def history(self, job: Job) -> list[HistoryEntry]:
         """Return the history of a job, oldest first."""
         return listing.history(self.service.store, job.id)
+
+    def event_kinds(self) -> Counter[str]:
+        """Return how many events of each kind were written."""
+        page = event_log.event_page(self.service.store, event_log.EventFilter(), page_size=_PAGE)
+        return Counter(event.event_type for event in page.items)
+
+    def probe_holds(self) -> None:
+        """Have each profile that is held probed at the next look (BEY-20)."""
+        if self.service.holds is not None:
+            self.service.holds.probe_soon()
 
     def output(self, name: str) -> Path:
         """Return the path of a finished file, whether it exists or not."""

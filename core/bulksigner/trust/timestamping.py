@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from bulksigner.contract.certificate import Digest
-from bulksigner.contract.errors import ProviderError, TemporaryFailure
+from bulksigner.contract.errors import KeyTrouble, ProviderError, TemporaryFailure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.chain import ChainRefused, build_chain
 from bulksigner.formats.timestamp import Timestamp, TimestampRefused, build_request, read_response
@@ -34,6 +34,7 @@ class TimestampsFailed(TemporaryFailure):
     """Report that no service gave a time stamp, with the reason of each."""
 
     default_code = "sign.timestamp-failed"
+    default_trouble = KeyTrouble.PERHAPS_USED
 
 
 @attrs.frozen
@@ -144,7 +145,11 @@ class TimestampClient:
 
     def _let_rest(self, service: TimestampService, reason: str) -> str:
         with self._guard:
-            failures = self._rests[service].failures + 1
+            rest = self._rests[service]
+            if rest.until is not None and self._clock() < rest.until:
+                # Asked before the rest began: it is the same failure, met by another file.
+                return reason
+            failures = rest.failures + 1
             length = min(_LONGEST_REST, _FIRST_REST * 2 ** min(failures - 1, 10))
             self._rests[service] = _Rest(failures, self._clock() + length, reason)
         _LOG.warning("A time-stamp service failed: %s; it rests for %g s", reason, length.total_seconds())

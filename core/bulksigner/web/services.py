@@ -21,6 +21,7 @@ from bulksigner.operations.file_check import FileReport
 from bulksigner.operations.folder_list import FolderView
 from bulksigner.operations.people import Person
 from bulksigner.pipeline.pause import PauseState
+from bulksigner.profiles.holds import Hold
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.records.event_log import EventEntry, EventFilter
 from bulksigner.retention.desk import RetentionDesk
@@ -172,6 +173,7 @@ class WebServices:
     find_event_types: Callable[[], Sequence[str]]
     list_profiles: Callable[[], Sequence[OpenedProfile]]
     find_profile: Callable[[str], OpenedProfile | None]
+    find_hold: Callable[[str], Hold | None]
     output_root: Path
     name_output: Callable[[Job], str | None]
     """The name that a job's profile gives its output today; None for a profile that is gone."""

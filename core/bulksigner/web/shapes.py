@@ -153,6 +153,14 @@ SHAPES: Mapping[str, Schema] = {
         approval=nullable(
             record(required=NUMBER, poolSize=NUMBER, expiresAfterSeconds=nullable(NUMBER), signers=_SIGNERS)
         ),
+        policy=nullable(TEXT),
+        padesFilter=nullable(TEXT),
+        xmlFlavor=TEXT,
+        xmlSha1Until=nullable(TEXT),
+        cadesExisting=TEXT,
+        crossCheck=array(TEXT),
+        heldSinceUtc=nullable(TIME),
+        heldReason=nullable(TEXT),
     ),
     "Profiles": record(profiles=array(ref("Profile"))),
     "Event": record(id=NUMBER, timestamp=TIME, eventType=TEXT, message=TEXT),

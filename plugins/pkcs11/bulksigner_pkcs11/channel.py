@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.errors import KeyTrouble, PermanentFailure
 from bulksigner_pkcs11 import driver
 from bulksigner_pkcs11.messages import Ready, Request, TokenId, Trouble
 
@@ -35,6 +35,7 @@ class DriverLost(PermanentFailure):
     """Say that the vendor's library hung or ended its process; what it had done of the call nobody knows."""
 
     default_code = LOST
+    default_trouble = KeyTrouble.PERHAPS_USED
 
 
 class TokenTrouble(Exception):

@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
-from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.errors import KeyTrouble, PermanentFailure
 from bulksigner.contract.notes import Notes
 from bulksigner_pkcs11.channel import Driver, DriverLost, TokenTrouble
 from bulksigner_pkcs11.mechanisms import Padding
@@ -25,6 +25,10 @@ _LOG = logging.getLogger("bulksigner.pkcs11")
 _SESSION_GONE = frozenset(
     {"KeyHandleInvalid", "ObjectHandleInvalid", "SessionClosed", "SessionHandleInvalid", "UserNotLoggedIn"}
 )
+
+
+# The token was not there when it was asked; whatever else goes wrong in a signature may come after the key was used.
+_NOT_THERE = _SESSION_GONE | {"SlotIDInvalid", "TokenNotPresent", "TokenNotRecognised"}
 
 
 class TokenKey:
@@ -78,6 +82,14 @@ class TokenKey:
             raise PermanentFailure("The key cannot sign: PSS is a way of RSA keys.")
         return self._sign(Content.of(data, digest), Padding.PSS)
 
+    def try_again(self) -> None:
+        """Find the key anew and have it sign nothing that counts; a PIN that was refused is not tried (BEY-31)."""
+        with self._driver.turn():
+            if self._is_closed:
+                raise PermanentFailure("The key is closed; the service is stopping.")
+            self._open_again()
+            self._fault = None
+
     def close(self) -> None:
         """Let go of the key; the driver's process ends with its last one, and the login with that."""
         # Not in the driver's turn: a call that hangs would hold up the end of the service.
@@ -94,7 +106,8 @@ class TokenKey:
                 self._fault = f"{trouble.told} at {_now()}"
                 raise PermanentFailure(
                     f"The token {self.place} failed: {trouble.told}. Look at the token and its reader, and retry "
-                    "the job."
+                    "the job.",
+                    trouble=KeyTrouble.UNUSED if trouble.name in _NOT_THERE else KeyTrouble.PERHAPS_USED,
                 ) from trouble
             except PermanentFailure as error:
                 if not self._is_closed:
@@ -123,6 +136,10 @@ class TokenKey:
         self._is_stale = True
         try:
             self._found = find_key_again(self._driver, self._block, self._source.memory, self._found)
+        except TokenTrouble as trouble:
+            raise PermanentFailure(
+                f"The token {self.place} failed: {trouble.told}.", trouble=KeyTrouble.UNUSED
+            ) from trouble
         except PermanentFailure as error:
             raise _named(self._driver.module_path, error, why) from error
         self._is_stale = False
@@ -199,8 +216,12 @@ def _block(block: object) -> Pkcs11Block:
 
 def _named(path: str, error: PermanentFailure, why: str = "") -> PermanentFailure:
     if isinstance(error, DriverLost):
+        # It was lost while the key was looked for, and no file was before it.
+        error.trouble = KeyTrouble.UNUSED
         return error
-    return PermanentFailure(f"PKCS #11 library {path}{why}: {error.message}", code=error.code)
+    return PermanentFailure(
+        f"PKCS #11 library {path}{why}: {error.message}", code=error.code, trouble=KeyTrouble.UNUSED
+    )
 
 
 def _now() -> str:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.testing.certificates import Authority, Issued, KeyKind
 from bulksigner.testing.fixtures import missing, require_tool
+from bulksigner.testing.harness import Harness
 from bulksigner_pkcs11.settings import DEFAULT_VARIABLE, Pkcs11Block
 from bulksigner_pkcs11.source import Pkcs11Source
 
@@ -273,3 +275,33 @@ def refusal() -> Callable[[Pkcs11Source, Pkcs11Block], str]:
         return refused.value.message
 
     return ask
+
+
+@pytest.fixture
+def chain(token: Any, tmp_path: Path) -> Path:
+    """A folder with the issuers' certificates."""
+    folder = tmp_path / "issuers"
+    folder.mkdir()
+    token.rsa.write_issuers_pem(folder / "issuers.pem")
+    return folder
+
+
+@pytest.fixture
+def make_service(make_harness: Callable[..., Harness], token: Any, chain: Path) -> Callable[..., Harness]:
+    """Return a maker of services whose profile `default` signs with the token through a given library."""
+
+    def make(module: str | None = None, *, identity: Any = None, **choices: Any) -> Harness:
+        certificate = "Signing:Profiles:0:Certificate"
+        settings = {
+            "Signing:Profiles:0:Policy": "B-B",
+            f"{certificate}:Source": "Pkcs11",
+            f"{certificate}:Pfx:Path": None,
+            f"{certificate}:Pfx:Password": None,
+            f"{certificate}:Pkcs11:ModulePath": module or token.module,
+            f"{certificate}:Pkcs11:Thumbprint": token.thumbprint_of(identity or token.rsa),
+            f"{certificate}:Pkcs11:ChainPath": str(chain),
+            **choices.pop("settings", {}),
+        }
+        return make_harness(settings=settings, **choices)
+
+    return make

@@ -65,36 +65,6 @@ def row_of(service: Harness) -> Any:
     return rows["signing-profile:default"]
 
 
-@pytest.fixture
-def chain(token: Any, tmp_path: Path) -> Path:
-    """A folder with the issuers' certificates."""
-    folder = tmp_path / "issuers"
-    folder.mkdir()
-    token.rsa.write_issuers_pem(folder / "issuers.pem")
-    return folder
-
-
-@pytest.fixture
-def make_service(make_harness: Callable[..., Harness], token: Any, chain: Path) -> Callable[..., Harness]:
-    """Return a maker of services whose profile `default` signs with the token through a given library."""
-
-    def make(module: str | None = None, *, identity: Any = None, **choices: Any) -> Harness:
-        certificate = "Signing:Profiles:0:Certificate"
-        settings = {
-            "Signing:Profiles:0:Policy": "B-B",
-            f"{certificate}:Source": "Pkcs11",
-            f"{certificate}:Pfx:Path": None,
-            f"{certificate}:Pfx:Password": None,
-            f"{certificate}:Pkcs11:ModulePath": module or token.module,
-            f"{certificate}:Pkcs11:Thumbprint": token.thumbprint_of(identity or token.rsa),
-            f"{certificate}:Pkcs11:ChainPath": str(chain),
-            **choices.pop("settings", {}),
-        }
-        return make_harness(settings=settings, **choices)
-
-    return make
-
-
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 def test_each_format_is_signed_and_others_agree(
     make_service: Callable[..., Harness],

@@ -9,6 +9,8 @@ import pytest
 
 from bulksigner.boot import plan_validation
 from bulksigner.contract.errors import ConfigurationRefused
+from bulksigner.contract.signing import Format
+from bulksigner.formats.spec import BASELINE_B
 from bulksigner.jobs.model import utc_now
 from bulksigner.jobs.states import JobStatus
 from bulksigner.profiles.change import ProfileChange, ProfileRefused
@@ -20,6 +22,7 @@ from bulksigner.records.prepared import Prepared
 from bulksigner.records.tables import EventRow
 from bulksigner.testing.authority_server import running_authority
 from bulksigner.testing.certificates import make_authority
+from bulksigner.trust.roots import TrustSet
 
 VALIDATES = "Signing:Profiles:0:ValidateCertificate"
 NO_ROOTS = {"Signing:Trust:RootsPath": None}
@@ -173,3 +176,30 @@ def test_a_chain_is_refused_that_needs_a_root_of_somebody_else(make_harness) -> 
     (job,) = harness.run_until_idle()
     assert job.error_code == "sign.certificate-invalid"
     assert "leads to no trusted root" in job.error_message
+
+
+@pytest.mark.parametrize("engine", ["InProcess", "Processes"])
+def test_a_finished_signature_is_held_against_the_roots_once_more(make_harness, kit, engine) -> None:
+    """BEY-01, PERF-04: whatever the check before signing said, nothing is delivered that leads to no root here."""
+    harness = make_harness(issued=kit.authority.issue(crl_url=kit.crl_url), engine=engine)
+    chains = harness.service.worker._parts.chains
+    harness.drop("a.bin", b"content")
+    assert [job.status for job in harness.run_until_idle()] == [JobStatus.COMPLETED]
+    assert len(chains._good) == 1
+    chains._good.clear()
+    chains._trust = TrustSet()
+    harness.drop("b.bin", b"content of another")
+    job = harness.run_until_idle()[-1]
+    assert (job.status, job.error_code) == (JobStatus.FAILED, "verify.failed")
+    assert "leads to no root of this host" in job.error_message
+    assert harness.outputs() == ["a.bin.p7m"]
+
+
+def test_the_roots_of_the_policy_in_force_are_asked_for(make_harness) -> None:
+    """ICP-33: the profile's rules know which roots the policy of a signature lists."""
+    harness = make_harness()
+    rules = harness.service.profiles.get("default").rules
+    spec = rules.spec(Format.CADES, utc_now())
+    assert any("Autoridade Certificadora Raiz Brasileira" in name for name in rules.list_roots(spec))
+    assert rules.list_roots(BASELINE_B) == ()
+    assert rules.list_roots(None) == ()

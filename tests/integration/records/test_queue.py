@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.listing import history
-from bulksigner.jobs.model import Birth, Changed, Job, Owner
+from bulksigner.jobs.model import Birth, Changed, Job, Owner, utc_now
 from bulksigner.jobs.queue import Enqueued, Outcome, Queue
 from bulksigner.jobs.states import Actor, JobStatus
 from bulksigner.jobs.store import Jobs
@@ -236,3 +237,63 @@ def test_two_ends_of_a_wait(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Ow
         assert jobs.get(parked.id) == winner.job
         if winner.job.status is JobStatus.QUEUED:
             queue.claim(1, owner)
+
+
+def claimed_names(queue: Queue, owner: Owner, limit: int = 10) -> list[str]:
+    return [changed.job.file_name for changed in queue.claim(limit, owner)]
+
+
+def test_jobs_of_held_profiles_are_passed_over(queue: Queue, birth: BirthMaker, owner: Owner) -> None:
+    """BEY-20, PIPE-64: in the same statement, oldest of the others first; a release makes them next again."""
+
+    def add(name: str, profile: str) -> None:
+        queue.enqueue([birth(file_name=name, original_path=f"/in/{name}", profile_name=profile)])
+
+    for number in range(3):
+        add(f"held-{number}", "token")
+        add(f"free-{number}", "default")
+    queue.hold({"token"})
+    assert claimed_names(queue, owner, limit=2) == ["free-0", "free-1"]
+    assert [path for _, path in queue.waiting(0, 10)] == ["/in/free-2"]
+    assert claimed_names(queue, owner) == ["free-2"]
+    assert claimed_names(queue, owner) == []
+    add("free-3", "default")
+    assert claimed_names(queue, owner) == ["free-3"]
+    queue.hold({"token", "default", "another", "a fourth", "a fifth"})
+    add("free-4", "default")
+    assert claimed_names(queue, owner) == []
+    assert queue.waiting(0, 10) == []
+    queue.hold(())
+    assert queue.wake.take()
+    assert claimed_names(queue, owner) == ["held-0", "held-1", "held-2", "free-4"]
+
+
+def test_a_claim_of_chosen_jobs_passes_held_profiles_over_too(queue: Queue, birth: BirthMaker, owner: Owner) -> None:
+    """BEY-20, PIPE-129: a profile that was held since the choice keeps its jobs."""
+    made = queue.enqueue(
+        [birth(original_path=f"/in/{profile}", profile_name=profile) for profile in ("token", "default")]
+    )
+    chosen = [one.job.id for one in made if one.job is not None]
+    queue.hold({"token"})
+    claimed = queue._store.carry_out(queue.claiming(2, owner, chosen))
+    assert [changed.job.profile_name for changed in claimed] == ["default"]
+
+
+def test_a_claim_does_not_read_a_long_row_of_held_jobs_each_time(
+    queue: Queue, birth: BirthMaker, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEY-20, PERF-08: once passed over they cost nothing more, and a clock that was set back loses no job."""
+    long_ago = utc_now() - datetime.timedelta(days=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "_clock", lambda: long_ago)
+        queue.enqueue([birth(original_path=f"/in/{number}", profile_name="token") for number in range(50)])
+    queue.hold({"token"})
+    assert queue.claim(4, owner) == []
+    assert queue._held is not None
+    assert queue._held.since > long_ago + datetime.timedelta(hours=23)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "_clock", lambda: long_ago)
+        queue.enqueue([birth(original_path="/in/other", profile_name="default")])
+    assert queue.claim(4, owner) == []
+    queue._held.look_all_at = 0.0
+    assert [changed.job.original_path for changed in queue.claim(4, owner)] == ["/in/other"]

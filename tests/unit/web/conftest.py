@@ -107,6 +107,7 @@ class FakeService:
         self.pages: list[dict[str, object]] = []
         self.uploads: list[dict[str, object]] = []
         self.profiles: list[OpenedProfile] = [OpenedProfile(profile_with())]
+        self.holds: dict[str, Any] = {}
         self.findings: tuple[Finding, ...] = ()
         self.refusal: Refusal | None = None
         self.asked: list[tuple[object, ...]] = []
@@ -249,6 +250,7 @@ def services(service: FakeService, tmp_path: Path) -> WebServices:
         check_file=service.check_file,
         list_profiles=lambda: service.profiles,
         find_profile=service.find_profile,
+        find_hold=service.holds.get,
         name_output=lambda job: None,
         scratch=tmp_path,
         read_history=lambda job_id: service.history,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
 from falcon.testing import TestClient
 
 from bulksigner.contract.signing import Format
+from bulksigner.profiles.holds import Cause, Hold
 from bulksigner.profiles.model import OpenedProfile
+from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
 
 Building = Callable[..., Any]
 DEFAULT = {
@@ -26,6 +29,14 @@ DEFAULT = {
     "preserveFileExtension": False,
     "saveAsPem": False,
     "approval": None,
+    "policy": "AD-RB",
+    "padesFilter": None,
+    "xmlFlavor": "Xades",
+    "xmlSha1Until": None,
+    "cadesExisting": "Wrap",
+    "crossCheck": [],
+    "heldSinceUtc": None,
+    "heldReason": None,
 }
 
 
@@ -53,3 +64,33 @@ def test_one_profile_by_its_name_in_any_case(client: TestClient) -> None:
     assert client.simulate_get("/api/profiles/DEFAULT").json == DEFAULT
     answer = client.simulate_get("/api/profiles/other")
     assert (answer.status_code, answer.json["code"]) == (404, "profile.not-found")
+
+
+def test_how_a_profile_signs_and_checks_is_shown(client: TestClient, service: Any, new_profile: Building) -> None:
+    """API-73, BEY-02, BEY-13, ICP-01: policy, filter, kind of XML, files that arrive signed, second engines."""
+    stored = new_profile(
+        policy="AD-RT",
+        pades_filter=PadesFilter.ETSI,
+        cades_existing=ExistingSignature.COUNTER,
+        cross_check=("pdfsig", "openssl"),
+    )
+    service.profiles[:] = [OpenedProfile(stored)]
+    shown = client.simulate_get("/api/profiles/default").json
+    assert shown["policy"] == "AD-RT"
+    assert shown["padesFilter"] == PadesFilter.ETSI.value
+    assert shown["cadesExisting"] == ExistingSignature.COUNTER.value
+    assert shown["crossCheck"] == ["pdfsig", "openssl"]
+    day = datetime.date(2026, 12, 31)
+    plain = new_profile(xml_flavor=XmlFlavor.NFE, xml_sha1_until=day)
+    service.profiles[:] = [OpenedProfile(plain)]
+    shown = client.simulate_get("/api/profiles/default").json
+    assert (shown["policy"], shown["xmlFlavor"], shown["xmlSha1Until"]) == (None, "Nfe", "2026-12-31")
+
+
+def test_a_held_profile_says_so(client: TestClient, service: Any) -> None:
+    """API-73, BEY-20: since when, and why."""
+    since = datetime.datetime(2026, 12, 1, tzinfo=datetime.UTC)
+    service.holds["default"] = Hold(Cause.KEY, "no token is there", since, {"default"}, None, 5.0, 0.0)
+    shown = client.simulate_get("/api/profiles/default").json
+    assert shown["heldReason"] == "no token is there"
+    assert shown["heldSinceUtc"].startswith("2026-12-01T00:00:00")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation, PdfRules
-from bulksigner.pipeline.conductor import Started
+from bulksigner.pipeline.conductor import Started, apart
 from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.spans import VERIFICATION
 from bulksigner.pipeline.tasks import CheckTask
@@ -38,6 +38,8 @@ async def verify(work: Work) -> None:
         work.seconds["verify"] = work.seconds[VERIFICATION] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
+    if profile.stored.validate_certificate:
+        await _require_chain(work, profile.key)
     if checked.repair is not None:
         work.job = await work.parts.write(work.parts.jobs.recording(work.job, message=checked.repair))
 
@@ -48,3 +50,14 @@ def _check_task(work: Work, key: OpenedKey) -> CheckTask:
     expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec, is_repairing)
     staged = work.staged if is_repairing or (spec is not None and spec.joining is not None) else None
     return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)
+
+
+async def _require_chain(work: Work, key: OpenedKey) -> None:
+    """Hold the certificate, which the check found in the file, against the roots of this host and of the policy."""
+    chains, task = work.parts.chains, work.task
+    if chains is None or task is None:
+        raise StepFailed("The profile asks for the check of its certificate, and nothing here does it (Signing:Trust).")
+    rules = work.opened.rules
+    listed = () if rules is None else rules.list_roots(task.spec)
+    if not chains.is_known(key.certificate, listed, task.signed_at):
+        await apart(lambda: chains.require(key.certificate, key.chain, listed, task.signed_at))

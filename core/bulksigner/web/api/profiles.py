@@ -1,4 +1,4 @@
-"""Signing profiles, to read (API-39, API-40, API-73)."""
+"""Signing profiles, to read (API-39, API-40, API-73); what is said of signatures and holds is ours."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import falcon
 
 from bulksigner.contract.errors import NotFound
 from bulksigner.profiles.model import OpenedProfile
+from bulksigner.settings.signatures import XmlFlavor
 from bulksigner.web.services import WebServices
-from bulksigner.web.wire import dump_json
+from bulksigner.web.wire import dump_json, wire_time
 
 __all__ = ["list_all", "show"]
 
 
 def list_all(services: WebServices, _: falcon.Request, response: falcon.Response) -> None:
     """List every profile by name, the disabled ones too."""
-    response.data = dump_json({"profiles": [_members(profile) for profile in services.list_profiles()]})
+    response.data = dump_json({"profiles": [_members(services, profile) for profile in services.list_profiles()]})
 
 
 def show(services: WebServices, _: falcon.Request, response: falcon.Response, *, name: str) -> None:
@@ -22,11 +23,11 @@ def show(services: WebServices, _: falcon.Request, response: falcon.Response, *,
     profile = services.find_profile(name)
     if profile is None:
         raise NotFound(f"There is no signing profile {name!r}.", code="profile.not-found")
-    response.data = dump_json(_members(profile))
+    response.data = dump_json(_members(services, profile))
 
 
-def _members(profile: OpenedProfile) -> dict[str, object]:
-    stored = profile.stored
+def _members(services: WebServices, profile: OpenedProfile) -> dict[str, object]:
+    stored, hold = profile.stored, services.find_hold(profile.name)
     return {
         "name": stored.name,
         "enabled": stored.enabled,
@@ -42,6 +43,14 @@ def _members(profile: OpenedProfile) -> dict[str, object]:
         "preserveFileExtension": stored.preserve_file_extension,
         "saveAsPem": stored.save_as_pem,
         "approval": None,
+        "policy": stored.policy if stored.xml_flavor is XmlFlavor.XADES else None,
+        "padesFilter": None if stored.pades_filter is None else stored.pades_filter.value,
+        "xmlFlavor": stored.xml_flavor.value,
+        "xmlSha1Until": None if stored.xml_sha1_until is None else str(stored.xml_sha1_until),
+        "cadesExisting": stored.cades_existing.value,
+        "crossCheck": list(stored.cross_check),
+        "heldSinceUtc": None if hold is None else wire_time(hold.since),
+        "heldReason": None if hold is None else hold.reason,
     }
 
 
