@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime
 import enum
 import os.path
+import secrets
+import time
+import uuid
 from collections.abc import Mapping
 
 import attrs
@@ -14,7 +17,18 @@ from bulksigner.contract.signing import Format
 from bulksigner.jobs.states import JobStatus
 from bulksigner.records.events import Event
 
-__all__ = ["PATH_LIMIT", "Birth", "Changed", "HistoryEntry", "Job", "JobSource", "Owner", "path_key", "utc_now"]
+__all__ = [
+    "PATH_LIMIT",
+    "Birth",
+    "Changed",
+    "HistoryEntry",
+    "Job",
+    "JobSource",
+    "Owner",
+    "new_id",
+    "path_key",
+    "utc_now",
+]
 
 PATH_LIMIT = 850
 """The longest stored path, in characters (PIPE-03)."""
@@ -124,6 +138,17 @@ class HistoryEntry:
     at: datetime.datetime
     status: JobStatus
     message: str
+
+
+def new_id() -> str:
+    """Return the id of a new job: a UUID that begins with the time, in 250 ns, and ends at random (RFC 9562, 5.7).
+
+    Rows that are written together lie together then, in the table's index and in those of history and timings.
+    """
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = rest * 4096 // 1_000_000
+    value = milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=value))
 
 
 def path_key(original_path: str) -> str:

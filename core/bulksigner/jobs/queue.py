@@ -7,14 +7,13 @@ import enum
 import functools
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
 
 from bulksigner.contract.errors import RaceLost
-from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, path_key, utc_now
+from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, new_id, path_key, utc_now
 from bulksigner.jobs.names import name_key
 from bulksigner.jobs.rows import COLUMNS, NAMES, job_values, read_job, write_history, write_history_lines
 from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
@@ -309,7 +308,7 @@ class Queue:
 def _new_job(birth: Birth, now: datetime.datetime) -> Job:
     status = BIRTHS[birth.event]
     return Job(
-        id=birth.id or str(uuid.uuid4()),
+        id=birth.id or new_id(),
         file_name=birth.file_name,
         original_path=birth.original_path,
         input_folder=birth.input_folder,

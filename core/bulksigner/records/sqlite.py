@@ -32,9 +32,13 @@ EXIT_CANNOT_CREATE = 73
 
 _UNIQUE_CODES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 
+CHECKPOINT_PAGES = 4_000
+"""Pages in the log before they move into the file: 16 MiB, what some seventy jobs write."""
+
 PRAGMAS = (
     ("journal_mode", "wal"),
     ("synchronous", "full"),
+    ("wal_autocheckpoint", CHECKPOINT_PAGES),
     ("busy_timeout", BUSY_TIMEOUT_SECONDS * 1000),
     ("foreign_keys", "on"),
     ("secure_delete", "on"),
