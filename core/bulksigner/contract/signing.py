@@ -12,12 +12,14 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import SignatureSpec
+from bulksigner.contract.settings import Secret
 
 __all__ = [
     "Dispatched",
     "Format",
     "Measured",
     "Overtaken",
+    "PdfChoice",
     "Refused",
     "Signed",
     "SigningMethod",
@@ -42,6 +44,13 @@ class Measured:
 
     length: int
     sha256: bytes
+
+
+@attrs.frozen
+class PdfChoice:
+    """What a profile chose for PDF files: the passwords to try on those that need one, in this order."""
+
+    passwords: tuple[Secret, ...] = ()
 
 
 class Stamps(Protocol):
@@ -86,6 +95,8 @@ class SigningRequest:
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     stamps: Stamps | None = attrs.field(default=None, repr=False)
     """Where stamps come from if `spec.is_stamped`; None on a host that names no service."""
+    pdf: PdfChoice | None = None
+    """What the profile chose for PDF files; None where it chose nothing, and for other formats."""
 
 
 @attrs.frozen

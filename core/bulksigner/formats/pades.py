@@ -139,7 +139,7 @@ def look_at_pdf(source: BinaryIO, expected: Measured, rules: PdfRules = _AS_IT_I
     given = _read_document(source, expected, Digest.SHA256)
     document, _ = _prepare(given, empty, rules)
     document.buffer.truncate(document.length)
-    return pdf_findings.find_warnings(document.buffer, is_repaired=document is not given)
+    return pdf_findings.find_warnings(document.buffer, rules, is_repaired=document is not given)
 
 
 def _prepare(document: _Document, empty: EmptySignature, rules: PdfRules) -> tuple[_Document, tuple[int, int]]:

@@ -63,7 +63,7 @@ def append_signature(
         reader = PdfFileReader(document, strict=True)
         if "/Encrypt" in reader.trailer:
             place = "trailer, /Encrypt"
-            open_protected(reader, ignore_owner_restrictions=rules.ignore_owner_restrictions)
+            open_protected(reader, rules)
         place = "document catalog"
         writer = _Update(document, prev=reader)
         require_uncertified(writer.root, entry_of)
@@ -88,15 +88,15 @@ def append_signature(
     length = document.seek(0, io.SEEK_END)
     document.seek(byte_range.offset)
     document.write(f"[0 {start} {end} {length - end}]".encode().ljust(_BYTE_RANGE_CHARACTERS))
-    _require_readable(document, before)
+    _require_readable(document, before, rules)
     return start, end
 
 
-def _require_readable(document: io.BytesIO, original_length: int) -> None:
+def _require_readable(document: io.BytesIO, original_length: int, rules: PdfRules) -> None:
     """Refuse, before the key is used, what pyHanko reads and the check would not."""
     with document.getbuffer() as content:
         try:
-            require_readable(content, original_length)
+            require_readable(content, original_length, rules.choice.passwords)
         except CheckFailed as failed:
             byte = _BYTE.search(failed.message)
             raise FormatRefused(

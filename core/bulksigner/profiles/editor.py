@@ -17,7 +17,7 @@ from bulksigner.profiles.change import KEEP, Objection, ProfileChange, ProfileRe
 from bulksigner.profiles.draft import Draft, Drafter
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.rules import find_absent_policy
-from bulksigner.profiles.seal import Sealer
+from bulksigner.profiles.seal import PDF_PASSWORD, Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import write_event
@@ -119,7 +119,7 @@ class ProfileEditor:
             )
         draft = self._draft(before, change, objections)
         profile = self._seal(draft)
-        if draft.profile == before and not draft.secrets and not change.reopens:
+        if profile == before and not change.reopens:
             return Saved(before, before)
         if change.reopens or edit_events.list_moved(before, profile):
             profile = attrs.evolve(profile, certificate_version=before.certificate_version + 1)
@@ -204,7 +204,11 @@ class ProfileEditor:
             field: self._sealer.seal(draft.profile.id, field, secret.reveal().encode("utf-8"))
             for field, secret in draft.secrets.items()
         }
-        return attrs.evolve(draft.profile, sealed={**draft.profile.sealed, **sealed})
+        profile = attrs.evolve(draft.profile, sealed={**draft.profile.sealed, **sealed})
+        if draft.pdf_passwords is None:
+            return profile
+        passwords = self._sealer.seal_all(profile.id, PDF_PASSWORD, draft.pdf_passwords)
+        return attrs.evolve(profile, pdf_passwords=passwords)
 
     def _save(self, saved: Saved, by: str) -> Saved:
         profile, before = saved.profile, saved.before

@@ -16,7 +16,7 @@ from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import explain_no_roots
 from bulksigner.profiles.rules import find_absent_policy
-from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
+from bulksigner.profiles.seal import PDF_PASSWORD, SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import Event, write_event
@@ -51,6 +51,7 @@ class _Draft:
     key: str
     profile: StoredProfile
     secrets: Mapping[str, Secret]
+    pdf_passwords: tuple[Secret, ...] = ()
 
 
 def seed_profiles(
@@ -137,7 +138,7 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         encrypt=seed.encrypt,
         cross_check=seed.cross_check,
     )
-    return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
+    return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret}, seed.pdf.passwords)
 
 
 def _refuse(
@@ -160,7 +161,7 @@ def _refuse(
     ]
     if not has_roots:
         failures += explain_no_roots(draft.profile for draft in drafts)
-    with_secrets = [draft.profile.name for draft in drafts if draft.secrets]
+    with_secrets = [draft.profile.name for draft in drafts if draft.secrets or draft.pdf_passwords]
     if with_secrets and not sealer.has_key:
         failures.append(
             Failure(
@@ -207,7 +208,8 @@ def _seal(draft: _Draft, sealer: Sealer) -> StoredProfile:
     for key, secret in draft.secrets.items():
         field = field_of(source, key)
         sealed[field] = sealer.seal(draft.profile.id, field, secret.reveal().encode("utf-8"))
-    return attrs.evolve(draft.profile, sealed=sealed)
+    passwords = sealer.seal_all(draft.profile.id, PDF_PASSWORD, draft.pdf_passwords)
+    return attrs.evolve(draft.profile, sealed=sealed, pdf_passwords=passwords)
 
 
 def _import(

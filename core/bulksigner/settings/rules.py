@@ -140,6 +140,7 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ("PreserveFileExtension", seed.preserve_file_extension, (Format.CADES, Format.XADES)),
         ("SaveAsPem", seed.save_as_pem, (Format.CADES,)),
         ("PadesFilter", seed.pades_filter is not None, (Format.PADES, None)),
+        ("Pdf:Passwords", bool(seed.pdf.passwords), (Format.PADES, None)),
         ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
         ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
     ):

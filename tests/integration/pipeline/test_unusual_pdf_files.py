@@ -46,6 +46,33 @@ def test_restrictions_are_ignored_by_choice_alone(make: Callable[..., Harness]) 
             assert "restricted by its owner" in (job.error_message or "")
 
 
+@pytest.mark.parametrize("engine", ["InProcess", "Processes"])
+def test_a_password_of_the_profile_opens(engine: str, make: Callable[..., Harness], tmp_path: Path) -> None:
+    """BEY-10, BEY-11, SEC-51: a protected file is signed, checked and foretold; no password is in any row or line."""
+    secret = "uma senha comprida"
+    settings = {"Signing:Profiles:0:Pdf:Passwords:0": "curta", "Signing:Profiles:0:Pdf:Passwords:1": secret}
+    harness = make(**settings, **{"Signing:Engine": engine, "Signing:EngineWorkers": 1})
+    known = protect(PdfSample().build(), "aes-256", user=secret)
+    unknown = protect(PdfSample().build(), "aes-128", user="outra senha")
+    look = harness.service.file_check.receive
+    report = look(io.BytesIO(known), file_name="known.pdf", profile=None, format=None)
+    assert report.would_sign
+    told = [finding.text for finding in report.findings if finding.code == "pdf.encrypted"]
+    assert told == [
+        "The PDF is encrypted, and opens with a password of the profile; the signed file will be encrypted alike."
+    ]
+    harness.upload("known.pdf", known)
+    harness.upload("unknown.pdf", unknown)
+    jobs = {job.file_name: job for job in harness.run_until_idle()}
+    assert jobs["known.pdf"].status is JobStatus.COMPLETED, jobs["known.pdf"].error_message
+    assert jobs["unknown.pdf"].status is JobStatus.FAILED
+    assert "none of the profile's (2)" in (jobs["unknown.pdf"].error_message or "")
+    harness.close()
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "settings.json"]
+    assert any(path.suffix == ".db" for path in kept)
+    assert [path.name for path in kept if secret.encode() in path.read_bytes()] == []
+
+
 def test_a_start_warns_of_it(make: Callable[..., Harness]) -> None:
     """CFG-201: the choice is told at every start."""
     for settings, told in (({}, 0), ({"Pdf:IgnoreOwnerRestrictions": True}, 1)):

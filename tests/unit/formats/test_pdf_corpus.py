@@ -12,6 +12,7 @@ import pytest
 from asn1crypto import x509
 from asn1crypto.keys import PrivateKeyInfo
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pyhanko.pdf_utils.crypt import AuthStatus
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import FieldMDPAction, FieldMDPSpec, MDPPerm, SigFieldSpec
@@ -20,7 +21,8 @@ from pyhanko.sign.validation import validate_pdf_signature
 from pyhanko_certvalidator import ValidationContext
 from pyhanko_certvalidator.registry import SimpleCertificateStore
 
-from bulksigner.contract.signing import Format
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.formats.dispatch import check
 from bulksigner.formats.model import Expectation, FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner
@@ -31,6 +33,7 @@ from bulksigner.testing.verify import nss_commands, pdfsig_command
 
 SIGNED = [name for name, awkward in AWKWARD.items() if awkward.refusal is None]
 REFUSED = [name for name, awkward in AWKWARD.items() if awkward.refusal is not None]
+USER, OWNER = "segrêdo", "senha do dono"
 LOCK_ALL = FieldMDPSpec(FieldMDPAction.ALL)
 LOCKS = {
     "one": FieldMDPSpec(FieldMDPAction.INCLUDE, fields=["amount"]),
@@ -42,6 +45,11 @@ CLOSING = {
     "document": SigFieldSpec("Other", field_mdp_spec=LOCKS["one"], doc_mdp_update_value=MDPPerm.NO_CHANGES),
     "deeper": SigFieldSpec("form.part.Other", field_mdp_spec=LOCK_ALL),
 }
+
+
+def knowing(*passwords: str) -> PdfRules:
+    """Return the rules of a profile with these passwords of PDF files."""
+    return PdfRules(choice=PdfChoice(tuple(map(Secret, passwords))))
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +66,16 @@ def trusting(rsa_held: Any, pem_of: Callable[[bytes], bytes], tmp_path_factory: 
 def accept(rsa_key: Any, trusting: Path, tmp_path: Path, run: Any, measure: Any) -> Callable[..., None]:
     """Hold a signed file against its original: our check, poppler, and pyHanko find every signature valid."""
 
-    def hold(original: bytes, artifact: bytes, signatures: int = 1) -> None:
+    def hold(original: bytes, artifact: bytes, signatures: int = 1, password: str = "") -> None:
         assert artifact.startswith(original)
-        check(io.BytesIO(artifact), Expectation(Format.PADES, rsa_key.certificate, measure(original)))
+        known = (Secret(password),) if password else ()
+        check(io.BytesIO(artifact), Expectation(Format.PADES, rsa_key.certificate, measure(original), passwords=known))
         path = tmp_path / "signed.pdf"
         path.write_bytes(artifact)
-        output = run(*pdfsig_command(path, trusting))
+        # Poppler takes the bytes as they are, and only AES-256 has passwords in UTF-8.
+        given = password.encode("utf-8" if b"/R 6" in artifact else "latin-1").decode("utf-8", "surrogateescape")
+        program, *rest = pdfsig_command(path, trusting)
+        output = run(program, *(("-upw", given, "-opw", given) if password else ()), *rest)
         assert output.count("Signature is Valid.") == output.count("Signature Validation:") == signatures, output
         # NSS does not always judge a certificate that it meets again.
         assert output.count("Certificate is Trusted.") >= 1, output
@@ -72,7 +84,7 @@ def accept(rsa_key: Any, trusting: Path, tmp_path: Path, run: Any, measure: Any)
         # Strict, pyHanko validates no hybrid file, whatever is in it.
         reader = PdfFileReader(io.BytesIO(artifact), strict=False)
         if reader.encrypted:
-            reader.decrypt("")
+            reader.decrypt(password)
         # A table goes on a table and a stream on a stream: part 1 of PDF/A knows no streams, old readers no mixture.
         assert reader.has_xref_stream == PdfFileReader(io.BytesIO(original), strict=False).has_xref_stream
         found = reader.embedded_signatures
@@ -258,6 +270,60 @@ def test_a_password_is_asked_for(kind: str, rsa_key: Any, sign: Any) -> None:
         sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), content)
     assert refused.value.place == "trailer, /Encrypt"
     assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("layout", ["table", "streams", "fields in streams"])
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_a_password_of_the_profile_opens(kind: str, layout: str, rsa_key: Any, sign: Any, accept: Any) -> None:
+    """BEY-11: the first that fits opens, as user or as owner; the result is as protected, and signed again."""
+    content = protect(AWKWARD[layout].make(), kind, user=USER, owner=OWNER)
+    for fitting in (USER, OWNER):
+        signer = PadesSigner(rsa_key, BASELINE_B, rules=knowing("senha errada", fitting))
+        once = sign(signer, content)
+        accept(content, once, password=fitting)
+        accept(once, sign(signer, once), signatures=2, password=fitting)
+        reader = PdfFileReader(io.BytesIO(once))
+        assert reader.decrypt("").status is AuthStatus.FAILED
+        assert reader.decrypt(USER).status is AuthStatus.USER
+
+
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_no_password_fits(kind: str, rsa_key: Any, sign: Any) -> None:
+    """BEY-11: a wrong password is told apart from none, by number, before the key is used."""
+    content = protect(AWKWARD["table"].make(), kind, user=USER, owner=OWNER)
+    with pytest.raises(FormatRefused, match=r"none of the profile's \(2\)") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing("senha errada", "outra")), content)
+    assert refused.value.place == "trailer, /Encrypt"
+    assert "errada" not in refused.value.message
+    assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_the_owners_password_lifts_restrictions(kind: str, rsa_key: Any, sign: Any, accept: Any) -> None:
+    """BEY-11: refused with the user's password alone, signed with the owner's, wherever in the list it stands."""
+    content = protect(AWKWARD["table"].make(), kind, user=USER, owner=OWNER, permissions=RESTRICTING)
+    with pytest.raises(FormatRefused, match="restricted by its owner"):
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(USER)), content)
+    assert rsa_key.calls == 0
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(USER, OWNER)), content), password=USER)
+    opens_by_itself = protect(AWKWARD["table"].make(), kind, owner=OWNER, permissions=RESTRICTING)
+    accept(opens_by_itself, sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(OWNER)), opens_by_itself))
+
+
+@pytest.mark.parametrize("ways", [["256"], ["128", "--use-aes=y"], ["128", "--use-aes=n"], ["40"]], ids=" ".join)
+def test_files_of_another_program_open(ways: list[str], rsa_key: Any, sign: Any, tmp_path: Path, run: Any) -> None:
+    """BEY-11: what qpdf encrypts is signed with either password, and qpdf finds the result sound."""
+    plain, locked, signed = (tmp_path / name for name in ("plain.pdf", "locked.pdf", "signed.pdf"))
+    plain.write_bytes(AWKWARD["table"].make())
+    weak = [] if ways == ["256"] else ["--allow-weak-crypto"]
+    run("qpdf", *weak, "--encrypt", "aberta1", "dona1", *ways, "--", plain, locked)
+    for password in ("aberta1", "dona1"):
+        signer = PadesSigner(rsa_key, BASELINE_B, rules=knowing(password))
+        signed.write_bytes(sign(signer, locked.read_bytes()))
+        assert "No syntax or stream encoding errors" in run("qpdf", "--check", "--password=aberta1", signed)
+        opened = tmp_path / "opened.pdf"
+        run("qpdf", "--password=dona1", "--decrypt", "--qdf", "--static-id", signed, opened)
+        assert b"/Type /Sig\n" in opened.read_bytes()
 
 
 PUBLIC_KEY = (
