@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.settings import Secret
@@ -48,9 +49,13 @@ class Measured:
 
 @attrs.frozen
 class PdfChoice:
-    """What a profile chose for PDF files: the passwords to try on those that need one, in this order."""
+    """What a profile chose for PDF files: the passwords to try on those that need one, in this order, and the looks.
+
+    `appearance` is None where signatures are not shown.
+    """
 
     passwords: tuple[Secret, ...] = ()
+    appearance: Appearance | None = None
 
 
 class Stamps(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.errors import PermanentFailure, join
 from bulksigner.contract.settings import Secret
 from bulksigner.plugin_system import roles
@@ -144,6 +145,7 @@ class _Drafting:
             xml_sha1_until=seed.xml.sha1_until,
             cades_existing=seed.cades.existing,
             cross_check=seed.cross_check,
+            appearance=keep_changed({Appearance: seed.appearance})[0],
             extras=self._choose_extras(seed),
         )
         draft = self._with_certificate(profile, seed.certificate)
@@ -193,6 +195,7 @@ class _Drafting:
             "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,
         }
+        core |= {f"Appearance:{key}": value for key, value in before.appearance.items()}
         if before.cross_check:
             core["CrossCheck"] = list(before.cross_check)
         declared = self._declared()

@@ -102,6 +102,10 @@ def _list_moves(before: StoredProfile, after: StoredProfile) -> Iterator[tuple[s
     if before.pdf_passwords != after.pdf_passwords:
         # Two of a number may be others, so the number alone would say that nothing changed.
         yield "Pdf:Passwords", (_count(before.pdf_passwords, "former"), _count(after.pdf_passwords, "present"))
+    for key in sorted({*before.appearance, *after.appearance}):
+        old, new = before.appearance.get(key), after.appearance.get(key)
+        if old != new:
+            yield f"Appearance:{key}", (_show(old, "(default)"), _show(new, "(default)"))
     for key in sorted({*before.extras, *after.extras}):
         old, new = before.extras.get(key), after.extras.get(key)
         if old != new:

@@ -15,6 +15,7 @@ from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles import edit_events
 from bulksigner.profiles.change import KEEP, Objection, ProfileChange, ProfileRefused
 from bulksigner.profiles.draft import Draft, Drafter
+from bulksigner.profiles.looks import find_unfit_looks
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.rules import find_absent_policy
 from bulksigner.profiles.seal import PDF_PASSWORD, Sealer
@@ -140,6 +141,9 @@ class ProfileEditor:
             # One that was lost later must not keep its profile from being disabled.
             lost = find_absent_engine(draft.profile.cross_check)
             objections += [] if lost is None else [Objection("profile.invalid", "CrossCheck", lost)]
+        if draft.profile.appearance != before.appearance and not objections:
+            unfit = find_unfit_looks(draft.profile.appearance)
+            objections += [] if unfit is None else [Objection("profile.invalid", "Appearance", unfit)]
         if objections:
             raise ProfileRefused(before.name, objections)
         return draft

@@ -55,6 +55,8 @@ class StoredProfile:
     require_non_repudiation: bool = True
     cross_check: tuple[str, ...] = ()
     """Second engines that check what was signed, as they are written (CFG-198)."""
+    appearance: Mapping[str, object] = attrs.field(factory=dict)
+    """The keys of `Appearance` that differ from their defaults."""
     pdf_passwords: tuple[bytes, ...] = ()
     """Passwords of PDF files, each in an envelope as those of `sealed` (BEY-11)."""
 

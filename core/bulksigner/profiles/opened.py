@@ -19,6 +19,7 @@ from bulksigner.contract.signing import PdfChoice
 from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.observability.redaction import list_block_secrets
 from bulksigner.plugin_system.registry import Registry
+from bulksigner.profiles.looks import bind_looks
 from bulksigner.profiles.model import KeyHold, KeyReference, OpenedProfile, StoredProfile
 from bulksigner.profiles.rules import make_rules
 from bulksigner.profiles.seal import PDF_PASSWORD, SECRETS_KEY, Sealer, key_of
@@ -286,7 +287,8 @@ class ProfileOpener:
         passwords = self.sealer.open_all(stored.id, PDF_PASSWORD, stored.pdf_passwords)
         for password in passwords:
             self.keep_secret(password)
-        return PdfChoice(passwords) if passwords else None
+        looks = bind_looks(stored.appearance)
+        return PdfChoice(passwords, looks) if passwords or looks is not None else None
 
     def _needs_key(self, stored: StoredProfile) -> bool:
         method = self.registry.signing_method(stored.method)

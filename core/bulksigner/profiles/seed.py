@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.profiles.deployment import read_fact, record_fact
 from bulksigner.profiles.draft import keep_changed
+from bulksigner.profiles.looks import find_unfit_looks
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import explain_no_roots
 from bulksigner.profiles.rules import find_absent_policy
@@ -137,6 +139,7 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         input_folder=None,
         encrypt=seed.encrypt,
         cross_check=seed.cross_check,
+        appearance=keep_changed({Appearance: seed.appearance})[0],
     )
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret}, seed.pdf.passwords)
 
@@ -158,6 +161,11 @@ def _refuse(
         Failure(f"{draft.key}:CrossCheck", f"cannot be followed: {absent}", "")
         for draft in drafts
         if (absent := find_absent_engine(draft.profile.cross_check)) is not None
+    ]
+    failures += [
+        Failure(f"{draft.key}:Appearance", f"cannot be followed: {unfit}", "")
+        for draft in drafts
+        if (unfit := find_unfit_looks(draft.profile.appearance)) is not None
     ]
     if not has_roots:
         failures += explain_no_roots(draft.profile for draft in drafts)

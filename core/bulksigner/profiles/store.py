@@ -44,7 +44,9 @@ _READ_COLUMNS = (
     "cades_existing",
     "cross_check",
     "pdf_passwords",
+    "appearance",
 )
+_OBJECTS = ("certificate_block", "sealed", "extras", "appearance")
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
 _ALL = Prepared(_SELECT.order_by(ProfileRow.name_key))
@@ -114,6 +116,7 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "certificate_block": _write_json(profile.certificate_block),
         "sealed": _write_json(sealed),
         "extras": _write_json(profile.extras),
+        "appearance": _write_json(profile.appearance),
         "cross_check": json.dumps(profile.cross_check, ensure_ascii=False),
         "pdf_passwords": json.dumps([base64.b64encode(envelope).decode() for envelope in profile.pdf_passwords]),
         "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
@@ -160,7 +163,7 @@ def _read_envelopes(text: str) -> tuple[bytes, ...]:
 def _from_row(row: Sequence[Any]) -> StoredProfile:
     columns = dict(zip(_READ_COLUMNS, row, strict=True))
     damages: list[str] = []
-    objects = {name: _read_object(name, columns[name], damages) for name in ("certificate_block", "sealed", "extras")}
+    objects = {name: _read_object(name, columns[name], damages) for name in _OBJECTS}
     sealed: dict[str, bytes] = {}
     try:
         sealed = {field: base64.b64decode(text, validate=True) for field, text in objects["sealed"].items()}
@@ -203,6 +206,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         xml_sha1_until=chosen["xml_sha1_until"],
         cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
         cross_check=chosen["cross_check"] or (),
+        appearance=objects["appearance"],
         pdf_passwords=chosen["pdf_passwords"] or (),
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

@@ -155,6 +155,7 @@ class ProfileRow(_Row):
     cades_existing = peewee.TextField()
     cross_check = peewee.TextField()
     pdf_passwords = peewee.TextField()
+    appearance = peewee.TextField()
 
     class Meta:
         table_name = "profile"

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.settings import Check, Secret, between, matches_length, option
 from bulksigner.contract.signing import Format
 from bulksigner.settings.pdf_files import PdfFileChoice
@@ -107,6 +108,7 @@ class ProfileSeed:
         is_seed=True,
     )
     pdf: PdfFileChoice = option(PdfFileChoice())
+    appearance: Appearance = option(Appearance())
     xml: XmlChoice = option(XmlChoice())
     cades: CadesChoice = option(CadesChoice())
     certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)
