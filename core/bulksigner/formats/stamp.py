@@ -30,11 +30,8 @@ _LARGEST_SIZE, _SMALLEST_SIZE, _STEP = 12.0, 3.0, 0.25
 _LEADING, _MARGIN, _IMAGE_SHARE = 1.2, 2.0, 0.35
 _MOST_IMAGE_BYTES, _MOST_PIXELS = 8 * 1024 * 1024, 4_000_000
 # Colours by themselves: PDF/A has no others where a file names no profile of its own (ISO 19005-2 6.2.4).
-_COLOURS = (
-    (0.9505, 1.0, 1.089),
-    (2.2, 2.2, 2.2),
-    (0.4124, 0.2126, 0.0193, 0.3576, 0.7152, 0.1192, 0.1805, 0.0722, 0.9505),
-)
+_WHITE, _GAMMA = (0.9505, 1.0, 1.089), (2.2, 2.2, 2.2)
+_PRIMARIES = (0.4124, 0.2126, 0.0193, 0.3576, 0.7152, 0.1192, 0.1805, 0.0722, 0.9505)
 
 
 @attrs.frozen
@@ -91,7 +88,7 @@ def _numbers(values: tuple[float, ...]) -> Any:
 
 
 def _colour_space() -> Any:
-    white, gamma, matrix = map(_numbers, _COLOURS)
+    white, gamma, matrix = map(_numbers, (_WHITE, _GAMMA, _PRIMARIES))
     entries = {pdf_name("/WhitePoint"): white, pdf_name("/Gamma"): gamma, pdf_name("/Matrix"): matrix}
     return generic.ArrayObject([pdf_name("/CalRGB"), generic.DictionaryObject(entries)])
 

@@ -1,4 +1,4 @@
-"""The letters of a visible signature: Helvetica, which every reader has, or those of a file, embedded (ISO 32000-1 9.6).
+"""The letters of a visible signature: Helvetica, or those of a file, embedded (ISO 32000-1 9.6).
 
 Both are written by the WinAnsi encoding (Annex D), which has all letters of Portuguese.
 """
