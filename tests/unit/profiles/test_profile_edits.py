@@ -153,6 +153,43 @@ def test_pdf_passwords_are_sealed_and_taken_back(
     assert profiles.get("contracts").certificate_version == 1
 
 
+def test_the_looks_are_saved_and_taken_back(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """Issue 5, SEC-76: keys of the appearance are rows like any other, and what is at its default is not stored."""
+    put()
+    edit(values={"Appearance:Enabled": "true", "appearance:page": "First", "Appearance:Width": "70mm"})
+    assert profiles.get("contracts").appearance == {"Enabled": True, "Page": "First"}
+    edit(values={"Appearance:Corner": "topleft"})
+    assert profiles.get("contracts").appearance == {"Enabled": True, "Page": "First", "Corner": "TopLeft"}
+    edit(values={"Appearance": None})
+    assert profiles.get("contracts").appearance == {}
+    assert "Appearance:Page (default) → First" in events()[0][1]
+    assert "Appearance:Corner TopLeft → (default)" in events()[2][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"Page": "0"}, "Appearance:Page"),
+        ({"Corner": "Middle"}, "Appearance:Corner"),
+        ({"Width": "0"}, "Appearance:Width"),
+        ({"OffsetX": "-3mm"}, "Appearance:OffsetX"),
+        ({"Text": "{cpff}"}, "Appearance:Text"),
+        ({"Text": "\u65e5"}, "Appearance:Text"),
+        ({"Text": ""}, "Appearance:Text"),
+        ({"TimeZone": "Mars/Olympus"}, "Appearance:TimeZone"),
+        ({"ImagePath": "logo.png"}, "Appearance:ImagePath"),
+        ({"FontPath": "/nowhere/at/all.ttf"}, "Appearance"),
+        ({"Colour": "red"}, "Appearance:Colour"),
+    ],
+)
+def test_looks_that_cannot_be_are_refused(values: dict[str, str], key: str, put: Any, edit: Any) -> None:
+    """Issue 5, CFG-81: each wrong value by its key, before anything is stored."""
+    put()
+    with pytest.raises(ProfileRefused) as caught:
+        edit(values={"Appearance:Enabled": "true", **{f"Appearance:{name}": value for name, value in values.items()}})
+    assert ("profile.invalid", key) in objections(caught)
+
+
 @pytest.mark.parametrize(
     ("change", "code", "key"),
     [
