@@ -250,6 +250,17 @@ def test_files_of_another_program_open(ways: list[str], rsa_key: Any, sign: Any,
         assert b"/Type /Sig\n" in opened.read_bytes()
 
 
+def test_a_revision_that_is_no_standard_is_refused(rsa_key: Any, sign: Any, tmp_path: Path, run: Any) -> None:
+    """BEY-11: revision 5, which was never in a standard, whatever passwords there are."""
+    plain, locked = tmp_path / "plain.pdf", tmp_path / "locked.pdf"
+    plain.write_bytes(AWKWARD["table"].make())
+    run("qpdf", "--allow-weak-crypto", "--encrypt", "aberta1", "dona1", "256", "--force-R5", "--", plain, locked)
+    with pytest.raises(FormatRefused, match="never made a standard") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing("dona1")), locked.read_bytes())
+    assert refused.value.place == "trailer, /Encrypt /R"
+    assert rsa_key.calls == 0
+
+
 PUBLIC_KEY = (
     b"<</Filter /Adobe.PubSec /SubFilter /adbe.pkcs7.s5 /V 4 /StmF /DefaultCryptFilter /StrF /DefaultCryptFilter"
     b" /CF <</DefaultCryptFilter <</CFM /AESV2 /Length 128 /Recipients []>>>>>>"
