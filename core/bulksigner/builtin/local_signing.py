@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, KeyTrouble, PermanentFailure, ProviderError, StepFailed
@@ -15,7 +14,6 @@ from bulksigner.contract.signing import (
     Refused,
     Signed,
     SigningRequest,
-    Stamps,
     Unknown,
     Waiting,
 )
@@ -52,7 +50,7 @@ class LocalSigning:
             raise StepFailed("The profile has no opened key.", code=_FAILED)
         try:
             spec = request.spec or BASELINE_B
-            signer = self._signer(request.key, request.format, spec, request.options, request.stamps)
+            signer = self._signer(request.key, request, spec)
             if spec.is_stamped and request.stamps is not None:
                 _prepare(request.stamps)
             return Signed(_sign_file(signer, request))
@@ -76,21 +74,16 @@ class LocalSigning:
         """Answer that nothing outside of the job's folder tells how signing ended."""
         return Unknown(f"Job {job_id} was interrupted while its file was signed on this host.")
 
-    def _signer(
-        self,
-        key: OpenedKey,
-        format: Format,
-        spec: SignatureSpec,
-        options: Mapping[str, str],
-        stamps: Stamps | None,
-    ) -> FileSigner:
-        detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
-        rules = PdfRules.read(options)
-        place = (id(key), format, detached, pem, rules, spec)
+    def _signer(self, key: OpenedKey, request: SigningRequest, spec: SignatureSpec) -> FileSigner:
+        detached, pem = request.options.get(DETACHED) == _YES, request.options.get(PEM) == _YES
+        rules = PdfRules.read(request.options, request.pdf)
+        place = (id(key), request.format, detached, pem, rules, spec)
         with self._making:
             known = self._signers.get(place)
             if known is None:
-                signer = signer_for(format, key, spec, detached=detached, pem=pem, pdf=rules, stamps=stamps)
+                signer = signer_for(
+                    request.format, key, spec, detached=detached, pem=pem, pdf=rules, stamps=request.stamps
+                )
                 known = (key, signer)
                 self._signers[place] = known
         return known[1]

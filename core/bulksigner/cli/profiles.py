@@ -123,6 +123,8 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "xmlFlavor": profile.xml_flavor.value,
         "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
         "crossCheck": list(profile.cross_check),
+        "appearance": dict(profile.appearance) or None,
+        "pdfPasswords": f"{len(profile.pdf_passwords)} configured" if profile.pdf_passwords else None,
         "damage": profile.damage,
         "rowVersion": profile.row_version,
     }

@@ -10,14 +10,17 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import SignatureSpec
+from bulksigner.contract.settings import Secret
 
 __all__ = [
     "Dispatched",
     "Format",
     "Measured",
     "Overtaken",
+    "PdfChoice",
     "Refused",
     "Signed",
     "SigningMethod",
@@ -42,6 +45,17 @@ class Measured:
 
     length: int
     sha256: bytes
+
+
+@attrs.frozen
+class PdfChoice:
+    """What a profile chose for PDF files: the passwords to try on those that need one, in this order, and the looks.
+
+    `appearance` is None where signatures are not shown.
+    """
+
+    passwords: tuple[Secret, ...] = ()
+    appearance: Appearance | None = None
 
 
 class Stamps(Protocol):
@@ -86,6 +100,8 @@ class SigningRequest:
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     stamps: Stamps | None = attrs.field(default=None, repr=False)
     """Where stamps come from if `spec.is_stamped`; None on a host that names no service."""
+    pdf: PdfChoice | None = None
+    """What the profile chose for PDF files; None where it chose nothing, and for other formats."""
 
 
 @attrs.frozen

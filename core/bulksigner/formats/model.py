@@ -11,7 +11,8 @@ import attrs
 from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format, Measured
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format, Measured, PdfChoice
 
 __all__ = [
     "CheckFailed",
@@ -52,17 +53,25 @@ class CheckFailed(BulkSignerError):
     default_code = "verify.failed"
 
 
+_NOTHING_CHOSEN = PdfChoice()
+
+
 @attrs.frozen
 class PdfRules:
-    """What is done with PDF files that are not as they should be (CFG-200, CFG-201)."""
+    """What is done with PDF files that are not as they should be (CFG-200, CFG-201), and what the profile chose."""
 
     ignore_owner_restrictions: bool = False
     repair_unsigned: bool = False
+    choice: PdfChoice = _NOTHING_CHOSEN
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> PdfRules:
+    def read(cls, options: Mapping[str, str], choice: PdfChoice | None = None) -> PdfRules:
         """Read the options of a request, each on when `true`."""
-        return cls(*(options.get(field.name) == "true" for field in attrs.fields(cls)))
+        return cls(
+            options.get("ignore_owner_restrictions") == "true",
+            options.get("repair_unsigned") == "true",
+            choice or _NOTHING_CHOSEN,
+        )
 
 
 JudgeStamp = Callable[[bytes, bytes], datetime.datetime]
@@ -96,6 +105,8 @@ class Expectation:
     spec: SignatureSpec | None = None
     may_be_repaired: bool = False
     judge_stamp: JudgeStamp | None = attrs.field(default=None, eq=False, repr=False)
+    passwords: tuple[Secret, ...] = ()
+    """What may open an original that is protected."""
 
 
 @attrs.frozen

@@ -50,8 +50,11 @@ class PadesSigner:
     ) -> None:
         # pyHanko takes a third of a second to import: paid here, by processes that sign PDF files.
         from bulksigner.formats import pdf_update
+        from bulksigner.formats.stamp import Stamp
 
         self._pdf_update = pdf_update
+        looks = rules.choice.appearance
+        self._stamp = None if looks is None else Stamp.make(looks, key.certificate)
         self._key = key
         self._spec = spec
         self._additions = additions
@@ -68,6 +71,7 @@ class PadesSigner:
             sub_filter=self._spec.pades_sub_filter,
             signed_at=signed_at,
             reserved_bytes=self._signed_data.detached_length(signed_at, additions.room if additions else 0),
+            stamp=self._stamp,
         )
         document, (start, end) = _prepare(_read_document(source, expected, digest), empty, self._rules)
         length, artifact, signed = document.length, document.artifact, document.signed
@@ -128,18 +132,21 @@ def look_at_pdf(source: BinaryIO, expected: Measured, rules: PdfRules = _AS_IT_I
     """
     from bulksigner.formats import pdf_findings, pdf_update
     from bulksigner.formats.spec import BASELINE_B
+    from bulksigner.formats.stamp import Stamp
 
+    looks = rules.choice.appearance
     empty = pdf_update.EmptySignature(
         field_name=_field_name(expected),
         filter=BASELINE_B.pades_filter,
         sub_filter=BASELINE_B.pades_sub_filter,
         signed_at=datetime.datetime.now(datetime.UTC),
         reserved_bytes=0,
+        stamp=None if looks is None else Stamp.make(looks, None),
     )
     given = _read_document(source, expected, Digest.SHA256)
     document, _ = _prepare(given, empty, rules)
     document.buffer.truncate(document.length)
-    return pdf_findings.find_warnings(document.buffer, is_repaired=document is not given)
+    return pdf_findings.find_warnings(document.buffer, rules, is_repaired=document is not given)
 
 
 def _prepare(document: _Document, empty: EmptySignature, rules: PdfRules) -> tuple[_Document, tuple[int, int]]:
@@ -151,7 +158,9 @@ def _prepare(document: _Document, empty: EmptySignature, rules: PdfRules) -> tup
         with document.buffer.getbuffer() as content:
             _require_header(content)
             _require_end(content)
-        return document, append_ordinary(document.buffer, empty) or append_signature(document.buffer, empty, rules)
+        # What is to be seen on a page is never ordinary.
+        place = append_ordinary(document.buffer, empty) if empty.stamp is None else None
+        return document, place or append_signature(document.buffer, empty, rules)
     except FormatRefused:
         if not rules.repair_unsigned:
             raise

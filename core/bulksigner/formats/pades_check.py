@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from bulksigner.contract.policy import SignatureSpec
+from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.cms_check import Stream, read_head
 from bulksigner.formats.model import Checked, CheckFailed, Expectation
@@ -44,7 +46,7 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | N
     whole = digest.copy()
     whole.update(view[original.length :])
 
-    pdf = PdfFile(data)
+    pdf = PdfFile(data, expectation.passwords)
     reference, signature = _find_signature(pdf, original.length)
     _check_kind(signature, expectation.spec)
     moment = _read_time(pdf, reference, signature)
@@ -97,9 +99,9 @@ def _find_repaired(data: bytes, original: Measured, staged: BinaryIO) -> tuple[M
     return Measured(len(content), hashlib.sha256(content).digest()), repair
 
 
-def require_readable(data: bytes | memoryview, original_length: int) -> None:
+def require_readable(data: bytes | memoryview, original_length: int, passwords: Sequence[Secret] = ()) -> None:
     """Raise `CheckFailed` where the check could not read the signature that an update added, filled in or not."""
-    pdf = PdfFile(data)
+    pdf = PdfFile(data, passwords)
     reference, signature = _find_signature(pdf, original_length)
     _read_time(pdf, reference, signature)
 

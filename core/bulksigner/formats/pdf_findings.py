@@ -9,37 +9,42 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from pyhanko.pdf_utils.crypt import AuthStatus
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.validation.generic_cms import validate_sig_integrity
 from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
 
 from bulksigner.contract.validation import Finding, Severity
+from bulksigner.formats.model import PdfRules
 from bulksigner.formats.pdf_claims import archival_claim
 from bulksigner.formats.pdf_locks import signed_fields
+from bulksigner.formats.pdf_protection import open_protected
 from bulksigner.formats.pdf_update import entry_of
 
 __all__ = ["find_warnings"]
 
 
-def find_warnings(document: io.BytesIO, *, is_repaired: bool) -> tuple[Finding, ...]:
+def find_warnings(document: io.BytesIO, rules: PdfRules, *, is_repaired: bool) -> tuple[Finding, ...]:
     """Return what does not stand in the way of a signature; for files that `append_signature` accepts."""
     reader = PdfFileReader(document, strict=True)
-    root = reader.root_ref.get_object() if "/Encrypt" not in reader.trailer else _open(reader)
-    warnings = tuple(_find(reader, root))
+    opens_by_itself = "/Encrypt" not in reader.trailer or _opens_by_itself(reader, rules)
+    warnings = tuple(_find(reader, reader.root, opens_by_itself=opens_by_itself))
     if is_repaired:
         text = "The PDF has junk before its header or a broken cross-reference, and would be repaired."
         return (_warning("pdf.repaired", "document", text, "Have the file made without that."), *warnings)
     return warnings
 
 
-def _open(reader: Any) -> Any:
-    reader.decrypt("")
-    return reader.root
+def _opens_by_itself(reader: Any, rules: PdfRules) -> bool:
+    needs_none = reader.decrypt("").status is not AuthStatus.FAILED
+    open_protected(reader, rules)
+    return needs_none
 
 
-def _find(reader: Any, root: Any) -> Iterator[Finding]:
+def _find(reader: Any, root: Any, *, opens_by_itself: bool) -> Iterator[Finding]:
     if "/Encrypt" in reader.trailer:
-        text = "The PDF is encrypted, and opens without a password; the signed file will be encrypted alike."
+        how = "without a password" if opens_by_itself else "with a password of the profile"
+        text = f"The PDF is encrypted, and opens {how}; the signed file will be encrypted alike."
         yield _warning("pdf.encrypted", "trailer, /Encrypt", text)
     if reader.xrefs.hybrid_xrefs_present:
         text = "The PDF has a hybrid cross-reference; old and new viewers may show different objects."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from bulksigner.contract.settings import Secret
 from bulksigner.formats.model import CheckFailed
 from bulksigner.formats.pdf_crypt import Decryption, decode_string
 from bulksigner.formats.pdf_sections import Entry, Section, StreamSection, TableSection, decode_stream
@@ -32,7 +34,7 @@ class Placed(NamedTuple):
 class PdfFile:
     """A PDF in memory, read from its newest cross-reference on; older ones are read when an object is not in newer."""
 
-    def __init__(self, data: bytes | memoryview) -> None:
+    def __init__(self, data: bytes | memoryview, passwords: Sequence[Secret] = ()) -> None:
         self._data = data
         start = _START.search(data, max(0, len(data) - _END_SEARCH_BYTES))
         if start is None:
@@ -50,6 +52,7 @@ class PdfFile:
             self._decryption = Decryption.open(
                 self.dictionary(self.trailer["/Encrypt"], "encryption dictionary"),
                 decode_string(first) if isinstance(first, PdfString) else b"",
+                passwords,
             )
 
     def resolve(self, value: PdfValue) -> Placed:

@@ -22,6 +22,8 @@ from bulksigner.formats.pades_check import require_readable
 from bulksigner.formats.pdf_claims import archival_claim
 from bulksigner.formats.pdf_locks import require_uncertified, require_unlocked, signed_fields
 from bulksigner.formats.pdf_protection import open_protected
+from bulksigner.formats.stamp import Stamp
+from bulksigner.formats.stamp_place import Spot, find_spot
 
 __all__ = ["EmptySignature", "append_signature", "entry_of"]
 
@@ -48,6 +50,8 @@ class EmptySignature:
     sub_filter: str
     signed_at: datetime.datetime
     reserved_bytes: int
+    stamp: Stamp | None = None
+    """What is shown of it on a page; None for nothing."""
 
 
 def append_signature(
@@ -63,17 +67,18 @@ def append_signature(
         reader = PdfFileReader(document, strict=True)
         if "/Encrypt" in reader.trailer:
             place = "trailer, /Encrypt"
-            open_protected(reader, ignore_owner_restrictions=rules.ignore_owner_restrictions)
+            open_protected(reader, rules)
         place = "document catalog"
         writer = _Update(document, prev=reader)
         require_uncertified(writer.root, entry_of)
         place = "page tree"
-        page = _find_first_page(writer)
+        spot = _choose_spot(writer, signature)
         place = "form"
         if is_repaired and any(signed_fields(writer.root, entry_of)):
             raise FormatRefused("The PDF is signed and would need repair.", place="form")
-        require_unlocked(writer.root, signature.field_name, entry_of)
-        contents, byte_range = _add_field(writer, signature, page)
+        name = signature.field_name if spot.field is None else str(spot.field["/T"])
+        require_unlocked(writer.root, name, entry_of)
+        contents, byte_range = _add_field(writer, signature, spot)
         place = "object written again"
         _end_last_line(document)
         writer.write_in_place()
@@ -88,15 +93,15 @@ def append_signature(
     length = document.seek(0, io.SEEK_END)
     document.seek(byte_range.offset)
     document.write(f"[0 {start} {end} {length - end}]".encode().ljust(_BYTE_RANGE_CHARACTERS))
-    _require_readable(document, before)
+    _require_readable(document, before, rules)
     return start, end
 
 
-def _require_readable(document: io.BytesIO, original_length: int) -> None:
+def _require_readable(document: io.BytesIO, original_length: int, rules: PdfRules) -> None:
     """Refuse, before the key is used, what pyHanko reads and the check would not."""
     with document.getbuffer() as content:
         try:
-            require_readable(content, original_length)
+            require_readable(content, original_length, rules.choice.passwords)
         except CheckFailed as failed:
             byte = _BYTE.search(failed.message)
             raise FormatRefused(
@@ -142,8 +147,25 @@ def _find_first_page(writer: Any) -> Any:
     return writer.find_page_for_modification(0)[0]
 
 
-def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verbatim, _Verbatim]:
-    """Add field, widget and signature dictionary; form and page keep all that they have."""
+def _choose_spot(writer: Any, signature: EmptySignature) -> Spot:
+    first = _find_first_page(writer)
+    stamp = signature.stamp
+    if stamp is None:
+        return Spot(first, (0, 0, 0, 0), 0, (0, 0))
+    claim = archival_claim(writer.root, entry_of) if stamp.needs_font else None
+    if claim is not None:
+        raise FormatRefused(
+            f"The PDF claims {claim}, which asks for embedded letters, and the visible signature has none to embed.",
+            place="catalog, /Metadata",
+            remedy="Name a TrueType file in Appearance:FontPath of the profile.",
+        )
+    return find_spot(writer, stamp, entry_of)
+
+
+def _add_field(writer: Any, signature: EmptySignature, spot: Spot) -> tuple[_Verbatim, _Verbatim]:
+    """Add field, widget and signature dictionary, or fill the field that is there; form and page keep all they have."""
+    if writer.output_version < (2, 0):
+        writer.register_extension(_ESIC)
     contents = _Verbatim(b"<" + b"0" * (2 * signature.reserved_bytes) + b">")
     byte_range = _Verbatim(b" " * _BYTE_RANGE_CHARACTERS)
     value = generic.DictionaryObject(
@@ -156,6 +178,14 @@ def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verb
             pdf_name("/M"): _time(writer, signature.signed_at),
         }
     )
+    if signature.stamp is not None:
+        for key, text in (("/Reason", signature.stamp.choice.reason), ("/Location", signature.stamp.choice.location)):
+            if text:
+                value[pdf_name(key)] = generic.pdf_string(text)
+    looks = _draw(writer, signature, spot)
+    if spot.field is not None:
+        _fill_field(writer, spot, writer.add_object(value), looks)
+        return contents, byte_range
     field = generic.DictionaryObject(
         {
             pdf_name("/FT"): pdf_name("/Sig"),
@@ -163,20 +193,41 @@ def _add_field(writer: Any, signature: EmptySignature, page: Any) -> tuple[_Verb
             pdf_name("/Type"): pdf_name("/Annot"),
             pdf_name("/Subtype"): pdf_name("/Widget"),
             pdf_name("/F"): generic.NumberObject(_PRINT_AND_LOCKED),
-            pdf_name("/Rect"): generic.ArrayObject([generic.NumberObject(0)] * 4),
-            pdf_name("/P"): page,
+            pdf_name("/Rect"): _rectangle(spot),
+            pdf_name("/P"): spot.page,
             pdf_name("/V"): writer.add_object(value),
         }
     )
-    if archival_claim(writer.root, entry_of) is not None:
+    if looks is None and archival_claim(writer.root, entry_of) is not None:
         # Part 1 wants one for each field (ISO 19005-1 6.9).
-        field[pdf_name("/AP")] = generic.DictionaryObject({pdf_name("/N"): writer.add_object(_empty_appearance())})
+        looks = writer.add_object(_empty_appearance())
+    if looks is not None:
+        field[pdf_name("/AP")] = generic.DictionaryObject({pdf_name("/N"): looks})
     field_reference = writer.add_object(field)
     _extend_form(writer, field_reference)
-    _annotate(writer, page, field_reference)
-    if writer.output_version < (2, 0):
-        writer.register_extension(_ESIC)
+    _annotate(writer, spot.page, field_reference)
     return contents, byte_range
+
+
+def _draw(writer: Any, signature: EmptySignature, spot: Spot) -> Any:
+    if signature.stamp is None or 0 in spot.size:
+        return None
+    return signature.stamp.draw(writer, *spot.size, spot.rotation, signature.signed_at)
+
+
+def _rectangle(spot: Spot) -> Any:
+    if 0 in spot.size:
+        return generic.ArrayObject([generic.NumberObject(0)] * 4)
+    return generic.ArrayObject(generic.FloatObject(round(side, 2)) for side in spot.rectangle)
+
+
+def _fill_field(writer: Any, spot: Spot, value: Any, looks: Any) -> None:
+    spot.field[pdf_name("/V")] = value
+    writer.update_container(spot.field)
+    if looks is not None:
+        spot.widget[pdf_name("/AP")] = generic.DictionaryObject({pdf_name("/N"): looks})
+        writer.update_container(spot.widget)
+    _extend_form(writer, None)
 
 
 def _empty_appearance() -> Any:
@@ -212,7 +263,9 @@ def _extend_form(writer: Any, field_reference: Any) -> None:
         root[pdf_name("/AcroForm")] = writer.add_object(form)
         writer.update_root()
     fields = entry_of(form, "/Fields", None)
-    if fields is not None:
+    if field_reference is None:
+        pass
+    elif fields is not None:
         fields.append(field_reference)
         writer.update_container(fields)
     else:

@@ -165,7 +165,8 @@ class FileCheck:
             spec = attrs.evolve(spec or BASELINE_B, joining=joining)
         try:
             options = profile.stored.sign_options(self.options, file.format)
-            yield from self.look(LookTask(file.path, file.format, file.measured, options, spec))
+            task = LookTask(file.path, file.format, file.measured, options, spec, profile.pdf_choice(file.format))
+            yield from self.look(task)
         except BulkSignerError as failed:
             yield _error(failed.code or "sign.failed", "file", self.scrub(failed.message), "Look at the log.")
 

@@ -16,7 +16,7 @@ import attrs
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format, Measured, Signed, SigningRequest
+from bulksigner.contract.signing import Format, Measured, PdfChoice, Signed, SigningRequest
 from bulksigner.contract.storage import Fingerprint, Folder, NearFolder, Removal
 from bulksigner.contract.validation import Finding
 from bulksigner.encryption.envelope import measure_content, write_envelope
@@ -85,6 +85,7 @@ class SignTask(Task[Measured]):
     options: Mapping[str, str]
     spec: SignatureSpec | None = None
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    pdf: PdfChoice | None = None
 
 
 @attrs.frozen
@@ -96,6 +97,7 @@ class LookTask(Task[tuple[Finding, ...]]):
     measured: Measured
     options: Mapping[str, str] = attrs.field(factory=dict)
     spec: SignatureSpec | None = None
+    pdf: PdfChoice | None = None
 
 
 @attrs.frozen
@@ -204,6 +206,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey, stamping: Stam
         spec=task.spec,
         metadata=task.metadata,
         stamps=None if stamping is None else stamping.stamps,
+        pdf=task.pdf,
     )
     method = registry.signing_method(task.method)
     with registry.guard(method):
@@ -216,7 +219,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey, stamping: Stam
 def look_here(task: LookTask) -> tuple[Finding, ...]:
     """Look at a file in this process."""
     with durable.open_regular(task.staged) as source:
-        return find_defects(source, task.format, task.measured, PdfRules.read(task.options), task.spec)
+        return find_defects(source, task.format, task.measured, PdfRules.read(task.options, task.pdf), task.spec)
 
 
 def check_here(task: CheckTask, stamping: Stamping | None = None) -> Checked:

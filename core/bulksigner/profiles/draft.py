@@ -7,13 +7,14 @@ from typing import Any
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.errors import PermanentFailure, join
 from bulksigner.contract.settings import Secret
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.change import Objection, ProfileChange
 from bulksigner.profiles.model import StoredProfile
-from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of, key_of
+from bulksigner.profiles.seal import PDF_PASSWORD, SECRETS_KEY, Sealer, field_of, key_of
 from bulksigner.settings.bind import Binder, unstructure_block
 from bulksigner.settings.choices import canonical, explain_absent
 from bulksigner.settings.findings import Findings
@@ -31,10 +32,14 @@ _CERTIFICATE, _SOURCE = "Certificate", "Certificate:Source"
 
 @attrs.frozen
 class Draft:
-    """A profile as it would be stored, and the new secrets by field, which are not sealed yet."""
+    """A profile as it would be stored, and the new secrets by field, which are not sealed yet.
+
+    `pdf_passwords` are all of them where the change is about one, else None.
+    """
 
     profile: StoredProfile
     secrets: Mapping[str, Secret]
+    pdf_passwords: tuple[Secret, ...] | None = None
 
 
 def keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bool]:
@@ -101,6 +106,11 @@ class _Drafting:
             path.casefold().partition(":")[0] == _CERTIFICATE.casefold() for path in (*change.values, *change.secrets)
         )
 
+        self._moves_passwords = any(
+            f"{PDF_PASSWORD}:".casefold().startswith(f"{path}:".casefold()) or _is_pdf_password(path)
+            for path in (*change.values, *change.secrets)
+        )
+
     def run(self) -> Draft:
         tree = self._grow()
         findings = Findings()
@@ -135,9 +145,11 @@ class _Drafting:
             xml_sha1_until=seed.xml.sha1_until,
             cades_existing=seed.cades.existing,
             cross_check=seed.cross_check,
+            appearance=keep_changed({Appearance: seed.appearance})[0],
             extras=self._choose_extras(seed),
         )
-        return self._with_certificate(profile, seed.certificate)
+        draft = self._with_certificate(profile, seed.certificate)
+        return attrs.evolve(draft, pdf_passwords=seed.pdf.passwords) if self._moves_passwords else draft
 
     def _object(self, key: str, text: str, code: str = "profile.invalid") -> None:
         self._objections.append(Objection(code, key, text))
@@ -183,12 +195,15 @@ class _Drafting:
             "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,
         }
+        core |= {f"Appearance:{key}": value for key, value in before.appearance.items()}
         if before.cross_check:
             core["CrossCheck"] = list(before.cross_check)
         declared = self._declared()
         extras = {path: value for path, value in before.extras.items() if _first(path) in declared}
         for path, value in (core | extras).items():
             yield from _flatten(path, value)
+        if self._moves_passwords:
+            yield from self._stored_passwords()
         if not self._moves_certificate or not _same(self._source, before.certificate_source or ""):
             return
         for path, value in before.certificate_block.items():
@@ -206,6 +221,20 @@ class _Drafting:
             self._by.keep_secret(secret)
             yield path, Leaf(secret.reveal(), _STORED)
 
+    def _stored_passwords(self) -> Iterator[tuple[str, Node]]:
+        for index, envelope in enumerate(self._before.pdf_passwords):
+            path = f"{PDF_PASSWORD}:{index}"
+            if path.casefold() in self._secrets or self._is_taken_away(path):
+                continue
+            try:
+                (secret,) = self._by.sealer.open_all(self._before.id, PDF_PASSWORD, (envelope,))
+            except PermanentFailure as error:
+                # As of a certificate (SEC-49).
+                self._object(path, error.message, "profile.secret-unreadable")
+                continue
+            self._by.keep_secret(secret)
+            yield path, Leaf(secret.reveal(), _STORED)
+
     def _wished_leaves(self) -> Iterator[tuple[str, Node | None]]:
         secret_paths = {path.casefold() for source in self._by.blocks for path in self._secret_paths(source)}
         own_secrets = {path.casefold() for path in self._secret_paths(self._source)}
@@ -213,7 +242,7 @@ class _Drafting:
             folded = path.casefold()
             if folded == "name":
                 self._object(path, "stays as it is; make another profile instead.")
-            elif value is not None and folded in secret_paths:
+            elif value is not None and (folded in secret_paths or _is_pdf_password(path)):
                 self._object(path, "is a secret, which is given by prompt, variable or file.", "profile.secret-refused")
             elif value is not None and self._is_of_other_source(folded):
                 self._object(path, f"is not read while {_SOURCE} is {self._source}; set that as well.")
@@ -221,6 +250,10 @@ class _Drafting:
                 yield path, None if value is None else Leaf(value, _WISH)
         for path, secret in self._change.secrets.items():
             self._by.keep_secret(secret)
+            if _is_pdf_password(path):
+                # Others chose it, and a short one as well; it is in no message of ours.
+                yield path, Leaf(secret.reveal(), _WISH) if secret else None
+                continue
             if path.casefold() not in own_secrets:
                 self._object(path, f"is no secret of the source {self._source}.", "profile.secret-refused")
                 continue
@@ -336,6 +369,11 @@ def _list_secrets(cls: type[Any], prefix: str = "") -> Iterator[str]:
             yield from _list_secrets(member.item, f"{prefix}{member.key}:")
         elif member.is_secret:
             yield f"{prefix}{member.key}"
+
+
+def _is_pdf_password(path: str) -> bool:
+    """Tell whether a path is an entry of the list, or the list given as one value."""
+    return f"{path}:".casefold().startswith(f"{PDF_PASSWORD}:".casefold())
 
 
 def _first(path: str) -> str:

@@ -99,10 +99,21 @@ def _list_moves(before: StoredProfile, after: StoredProfile) -> Iterator[tuple[s
         if old != new:
             absent = "auto" if name == "Format" else "(none)"
             yield name, (_show(old, absent), _show(new, absent))
+    if before.pdf_passwords != after.pdf_passwords:
+        # Two of a number may be others, so the number alone would say that nothing changed.
+        yield "Pdf:Passwords", (_count(before.pdf_passwords, "former"), _count(after.pdf_passwords, "present"))
+    for key in sorted({*before.appearance, *after.appearance}):
+        old, new = before.appearance.get(key), after.appearance.get(key)
+        if old != new:
+            yield f"Appearance:{key}", (_show(old, "(default)"), _show(new, "(default)"))
     for key in sorted({*before.extras, *after.extras}):
         old, new = before.extras.get(key), after.extras.get(key)
         if old != new:
             yield key, (_show(old, "(default)"), _show(new, "(default)"))
+
+
+def _count(passwords: tuple[bytes, ...], which: str) -> str:
+    return f"{len(passwords)} {which}" if passwords else "(none)"
 
 
 def _show(value: object, absent: str = "(none)") -> str:

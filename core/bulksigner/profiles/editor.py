@@ -15,9 +15,10 @@ from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles import edit_events
 from bulksigner.profiles.change import KEEP, Objection, ProfileChange, ProfileRefused
 from bulksigner.profiles.draft import Draft, Drafter
+from bulksigner.profiles.looks import find_unfit_looks
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.rules import find_absent_policy
-from bulksigner.profiles.seal import Sealer
+from bulksigner.profiles.seal import PDF_PASSWORD, Sealer
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import write_event
@@ -119,7 +120,7 @@ class ProfileEditor:
             )
         draft = self._draft(before, change, objections)
         profile = self._seal(draft)
-        if draft.profile == before and not draft.secrets and not change.reopens:
+        if profile == before and not change.reopens:
             return Saved(before, before)
         if change.reopens or edit_events.list_moved(before, profile):
             profile = attrs.evolve(profile, certificate_version=before.certificate_version + 1)
@@ -140,6 +141,9 @@ class ProfileEditor:
             # One that was lost later must not keep its profile from being disabled.
             lost = find_absent_engine(draft.profile.cross_check)
             objections += [] if lost is None else [Objection("profile.invalid", "CrossCheck", lost)]
+        if draft.profile.appearance != before.appearance and not objections:
+            unfit = find_unfit_looks(draft.profile.appearance)
+            objections += [] if unfit is None else [Objection("profile.invalid", "Appearance", unfit)]
         if objections:
             raise ProfileRefused(before.name, objections)
         return draft
@@ -204,7 +208,11 @@ class ProfileEditor:
             field: self._sealer.seal(draft.profile.id, field, secret.reveal().encode("utf-8"))
             for field, secret in draft.secrets.items()
         }
-        return attrs.evolve(draft.profile, sealed={**draft.profile.sealed, **sealed})
+        profile = attrs.evolve(draft.profile, sealed={**draft.profile.sealed, **sealed})
+        if draft.pdf_passwords is None:
+            return profile
+        passwords = self._sealer.seal_all(profile.id, PDF_PASSWORD, draft.pdf_passwords)
+        return attrs.evolve(profile, pdf_passwords=passwords)
 
     def _save(self, saved: Saved, by: str) -> Saved:
         profile, before = saved.profile, saved.before

@@ -10,7 +10,7 @@ import attrs
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import Joining
-from bulksigner.contract.signing import Format
+from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.formats.naming import output_name
 from bulksigner.profiles.rules import SigningRules
@@ -55,6 +55,10 @@ class StoredProfile:
     require_non_repudiation: bool = True
     cross_check: tuple[str, ...] = ()
     """Second engines that check what was signed, as they are written (CFG-198)."""
+    appearance: Mapping[str, object] = attrs.field(factory=dict)
+    """The keys of `Appearance` that differ from their defaults."""
+    pdf_passwords: tuple[bytes, ...] = ()
+    """Passwords of PDF files, each in an envelope as those of `sealed` (BEY-11)."""
 
     def joining(self, file_name: str, format: Format) -> Joining | None:
         """Return how a file is signed further, where it arrives signed and the profile asks for that."""
@@ -121,6 +125,8 @@ class OpenedProfile:
     certificate_not_before: datetime.datetime | None = None
     certificate_not_after: datetime.datetime | None = None
     extras: Mapping[type[Any], object] = attrs.field(factory=dict)
+    pdf: PdfChoice | None = None
+    """What it chose for PDF files; None where it chose nothing."""
     rules: SigningRules | None = None
     """What its signatures carry; None where it needs no key."""
     locator: str = ""
@@ -132,6 +138,10 @@ class OpenedProfile:
     def row(self) -> StoredProfile:
         """Return the row that was read last."""
         return self.refused or self.stored
+
+    def pdf_choice(self, format: Format) -> PdfChoice | None:
+        """Return what a request to sign in this format carries of the choice for PDF files."""
+        return self.pdf if format is Format.PADES else None
 
     @property
     def keyless(self) -> str | None:

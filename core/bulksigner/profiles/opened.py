@@ -15,12 +15,14 @@ from cryptography import x509
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, ConfigurationRefused, Failure, PermanentFailure
 from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import PdfChoice
 from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.observability.redaction import list_block_secrets
 from bulksigner.plugin_system.registry import Registry
+from bulksigner.profiles.looks import bind_looks
 from bulksigner.profiles.model import KeyHold, KeyReference, OpenedProfile, StoredProfile
 from bulksigner.profiles.rules import make_rules
-from bulksigner.profiles.seal import SECRETS_KEY, Sealer, key_of
+from bulksigner.profiles.seal import PDF_PASSWORD, SECRETS_KEY, Sealer, key_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import StoreFailed
 from bulksigner.settings.bind import structure_block
@@ -140,7 +142,7 @@ def open_profiles(
             warning += f" Whether {SECRETS_KEY}, which is not set, is needed could not be checked."
         _LOG.warning("%s", warning)
         return OpenedProfiles((), (warning,))
-    with_secrets = [profile.name for profile in stored if profile.sealed]
+    with_secrets = [profile.name for profile in stored if profile.sealed or profile.pdf_passwords]
     if with_secrets and not sealer.has_key:
         raise ConfigurationRefused(
             [
@@ -258,6 +260,7 @@ class ProfileOpener:
                 certificate_version=in_force.certificate_version,
             ),
             extras=prepared.extras,
+            pdf=prepared.pdf,
             rules=rules,
             refused=stored if pending else None,
             pending=pending or None,
@@ -278,7 +281,14 @@ class ProfileOpener:
         lost = find_absent_engine(stored.cross_check)
         if lost is not None:
             raise PermanentFailure(lost)
-        return OpenedProfile(stored, extras=self._bind_extras(stored))
+        return OpenedProfile(stored, extras=self._bind_extras(stored), pdf=self._choose_pdf(stored))
+
+    def _choose_pdf(self, stored: StoredProfile) -> PdfChoice | None:
+        passwords = self.sealer.open_all(stored.id, PDF_PASSWORD, stored.pdf_passwords)
+        for password in passwords:
+            self.keep_secret(password)
+        looks = bind_looks(stored.appearance)
+        return PdfChoice(passwords, looks) if passwords or looks is not None else None
 
     def _needs_key(self, stored: StoredProfile) -> bool:
         method = self.registry.signing_method(stored.method)

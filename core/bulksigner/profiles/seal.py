@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -13,9 +13,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.settings import Secret
 
-__all__ = ["SECRETS_KEY", "Sealer", "field_of", "key_of"]
+__all__ = ["PDF_PASSWORD", "SECRETS_KEY", "Sealer", "field_of", "key_of"]
 
 SECRETS_KEY = "Signing:ProfileSecretsKey"
+PDF_PASSWORD = "Pdf:Passwords"  # noqa: S105 - the name of a field
+"""The field of every password of PDF files; their order is that of the list."""
+
 _ITERATIONS = 600_000
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -58,6 +61,14 @@ class Sealer:
         """Return the envelope of SEC-48: version, nonce, ciphertext and tag."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return _VERSION + nonce + self._derived().encrypt(nonce, value, _bind(profile_id, field))
+
+    def seal_all(self, profile_id: str, field: str, secrets: Iterable[Secret]) -> tuple[bytes, ...]:
+        """Return an envelope for each secret of a list, all of one field."""
+        return tuple(self.seal(profile_id, field, secret.reveal().encode("utf-8")) for secret in secrets)
+
+    def open_all(self, profile_id: str, field: str, envelopes: Iterable[bytes]) -> tuple[Secret, ...]:
+        """Return the secrets of a list again; raises `PermanentFailure` as `open` does."""
+        return tuple(Secret(self.open(profile_id, field, one).decode("utf-8", "replace")) for one in envelopes)
 
     def open(self, profile_id: str, field: str, envelope: bytes) -> bytes:
         """Return the value; raises `PermanentFailure` that names key and field and shows neither value nor path."""

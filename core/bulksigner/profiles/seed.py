@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.profiles.deployment import read_fact, record_fact
 from bulksigner.profiles.draft import keep_changed
+from bulksigner.profiles.looks import find_unfit_looks
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import explain_no_roots
 from bulksigner.profiles.rules import find_absent_policy
-from bulksigner.profiles.seal import SECRETS_KEY, Sealer, field_of
+from bulksigner.profiles.seal import PDF_PASSWORD, SECRETS_KEY, Sealer, field_of
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.events import Event, write_event
@@ -51,6 +53,7 @@ class _Draft:
     key: str
     profile: StoredProfile
     secrets: Mapping[str, Secret]
+    pdf_passwords: tuple[Secret, ...] = ()
 
 
 def seed_profiles(
@@ -136,8 +139,9 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         input_folder=None,
         encrypt=seed.encrypt,
         cross_check=seed.cross_check,
+        appearance=keep_changed({Appearance: seed.appearance})[0],
     )
-    return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret})
+    return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret}, seed.pdf.passwords)
 
 
 def _refuse(
@@ -158,9 +162,14 @@ def _refuse(
         for draft in drafts
         if (absent := find_absent_engine(draft.profile.cross_check)) is not None
     ]
+    failures += [
+        Failure(f"{draft.key}:Appearance", f"cannot be followed: {unfit}", "")
+        for draft in drafts
+        if (unfit := find_unfit_looks(draft.profile.appearance)) is not None
+    ]
     if not has_roots:
         failures += explain_no_roots(draft.profile for draft in drafts)
-    with_secrets = [draft.profile.name for draft in drafts if draft.secrets]
+    with_secrets = [draft.profile.name for draft in drafts if draft.secrets or draft.pdf_passwords]
     if with_secrets and not sealer.has_key:
         failures.append(
             Failure(
@@ -207,7 +216,8 @@ def _seal(draft: _Draft, sealer: Sealer) -> StoredProfile:
     for key, secret in draft.secrets.items():
         field = field_of(source, key)
         sealed[field] = sealer.seal(draft.profile.id, field, secret.reveal().encode("utf-8"))
-    return attrs.evolve(draft.profile, sealed=sealed)
+    passwords = sealer.seal_all(draft.profile.id, PDF_PASSWORD, draft.pdf_passwords)
+    return attrs.evolve(draft.profile, sealed=sealed, pdf_passwords=passwords)
 
 
 def _import(

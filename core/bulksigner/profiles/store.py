@@ -43,7 +43,10 @@ _READ_COLUMNS = (
     "xml_sha1_until",
     "cades_existing",
     "cross_check",
+    "pdf_passwords",
+    "appearance",
 )
+_OBJECTS = ("certificate_block", "sealed", "extras", "appearance")
 _WRITTEN_COLUMNS = (*_READ_COLUMNS, "name_key", "created_at", "updated_at")
 _SELECT = ProfileRow.select(*(getattr(ProfileRow, column) for column in _READ_COLUMNS))
 _ALL = Prepared(_SELECT.order_by(ProfileRow.name_key))
@@ -113,7 +116,9 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "certificate_block": _write_json(profile.certificate_block),
         "sealed": _write_json(sealed),
         "extras": _write_json(profile.extras),
+        "appearance": _write_json(profile.appearance),
         "cross_check": json.dumps(profile.cross_check, ensure_ascii=False),
+        "pdf_passwords": json.dumps([base64.b64encode(envelope).decode() for envelope in profile.pdf_passwords]),
         "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
         "xml_flavor": profile.xml_flavor.value,
         "cades_existing": profile.cades_existing.value,
@@ -151,10 +156,14 @@ def _read_texts(text: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _read_envelopes(text: str) -> tuple[bytes, ...]:
+    return tuple(base64.b64decode(one, validate=True) for one in _read_texts(text))
+
+
 def _from_row(row: Sequence[Any]) -> StoredProfile:
     columns = dict(zip(_READ_COLUMNS, row, strict=True))
     damages: list[str] = []
-    objects = {name: _read_object(name, columns[name], damages) for name in ("certificate_block", "sealed", "extras")}
+    objects = {name: _read_object(name, columns[name], damages) for name in _OBJECTS}
     sealed: dict[str, bytes] = {}
     try:
         sealed = {field: base64.b64decode(text, validate=True) for field, text in objects["sealed"].items()}
@@ -169,6 +178,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
             ("xml_sha1_until", datetime.date.fromisoformat),
             ("cades_existing", ExistingSignature),
             ("cross_check", _read_texts),
+            ("pdf_passwords", _read_envelopes),
         )
     }
     return StoredProfile(
@@ -196,5 +206,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         xml_sha1_until=chosen["xml_sha1_until"],
         cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
         cross_check=chosen["cross_check"] or (),
+        appearance=objects["appearance"],
+        pdf_passwords=chosen["pdf_passwords"] or (),
         damage=f"its row in the database is damaged (column {damages[0]})" if damages else None,
     )

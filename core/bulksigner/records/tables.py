@@ -154,6 +154,8 @@ class ProfileRow(_Row):
     xml_sha1_until = peewee.TextField(null=True)
     cades_existing = peewee.TextField()
     cross_check = peewee.TextField()
+    pdf_passwords = peewee.TextField()
+    appearance = peewee.TextField()
 
     class Meta:
         table_name = "profile"

@@ -1,4 +1,4 @@
-"""What settings say of PDF files that arrive (CFG-200, CFG-201)."""
+"""What settings say of PDF files that arrive (CFG-200, CFG-201, BEY-11)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from collections.abc import Mapping
 
 import attrs
 
-from bulksigner.contract.settings import option
+from bulksigner.contract.settings import Check, Secret, option
 
-__all__ = ["PdfSettings"]
+__all__ = ["MOST_PASSWORDS", "PdfFileChoice", "PdfSettings"]
+
+MOST_PASSWORDS = 16
+"""Each is tried on every file that needs one, which costs time."""
+
+
+@attrs.frozen
+class PdfFileChoice:
+    """`Signing:Profiles[]:Pdf`."""
+
+    passwords: tuple[Secret, ...] = option(
+        (),
+        help="Passwords of PDF files that do not open without one, tried in this order, as the user's and as the "
+        "owner's; the signed file stays encrypted as it was. Stored sealed. `Pades` only.",
+        check=Check(
+            lambda found: len(found) <= MOST_PASSWORDS and all(found), f"up to {MOST_PASSWORDS}, none of them empty"
+        ),
+        is_seed=True,
+    )
 
 
 @attrs.frozen

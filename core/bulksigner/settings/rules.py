@@ -121,6 +121,12 @@ def check_profile(
     if asks_for_stamp(seed.policy):
         _check_stamped(prefix, seed, findings, has_timestamps=has_timestamps)
     check_engines(prefix, seed, findings)
+    if seed.appearance.enabled and not seed.appearance.text and seed.appearance.image_path is None:
+        findings.refuse(
+            f"{prefix}Appearance:Text",
+            "is empty, and there is no Appearance:ImagePath; nothing would be shown.",
+            "Give one of them.",
+        )
     if seed.method == LOCAL_METHOD and seed.certificate is None:
         findings.refuse(
             f"{prefix}Certificate",
@@ -140,6 +146,8 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ("PreserveFileExtension", seed.preserve_file_extension, (Format.CADES, Format.XADES)),
         ("SaveAsPem", seed.save_as_pem, (Format.CADES,)),
         ("PadesFilter", seed.pades_filter is not None, (Format.PADES, None)),
+        ("Appearance:Enabled", seed.appearance.enabled, (Format.PADES, None)),
+        ("Pdf:Passwords", bool(seed.pdf.passwords), (Format.PADES, None)),
         ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
         ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
     ):

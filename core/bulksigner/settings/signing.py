@@ -9,8 +9,10 @@ from typing import Any
 
 import attrs
 
+from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.settings import Check, Secret, between, matches_length, option
 from bulksigner.contract.signing import Format
+from bulksigner.settings.pdf_files import PdfFileChoice
 from bulksigner.settings.signatures import DEFAULT_POLICY, POLICY, CadesChoice, PadesFilter, PolicySettings, XmlChoice
 from bulksigner.settings.timestamps import TimestampSettings
 from bulksigner.settings.trust import TrustSettings
@@ -105,6 +107,8 @@ class ProfileSeed:
         "path of a program with arguments, `{file}` among them. Needs `Verify`.",
         is_seed=True,
     )
+    pdf: PdfFileChoice = option(PdfFileChoice())
+    appearance: Appearance = option(Appearance())
     xml: XmlChoice = option(XmlChoice())
     cades: CadesChoice = option(CadesChoice())
     certificate: CertificateChoice | None = option(None, help="Certificate of the profile.", is_seed=True)

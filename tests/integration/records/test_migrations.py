@@ -103,6 +103,7 @@ def test_profiles_of_an_older_schema_are_kept(location: str) -> None:
     kept = [(one.policy, one.pades_filter, one.cades_existing.value) for one in profiles.all()]
     assert kept == [("B-B", None, "Wrap")]
     assert [one.cross_check for one in profiles.all()] == [()]
+    assert [(one.pdf_passwords, one.appearance) for one in profiles.all()] == [((), {})]
     assert profiles.saves() == 1
     store.close()
 

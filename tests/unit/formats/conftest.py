@@ -9,19 +9,33 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
+from asn1crypto import x509 as asn1_x509
+from asn1crypto.keys import PrivateKeyInfo
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.sign.fields import SigFieldSpec
+from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner, SimpleSigner
+from pyhanko.sign.validation import validate_pdf_signature
+from pyhanko_certvalidator import ValidationContext
+from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
-from bulksigner.contract.signing import Measured
-from bulksigner.formats.model import FileSigner
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format, Measured
+from bulksigner.formats.dispatch import check
+from bulksigner.formats.model import Expectation, FileSigner
 from bulksigner.testing.pdf_sample import PdfSample
+from bulksigner.testing.verify import nss_commands, pdfsig_command
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 _HASHES: dict[Digest, hashes.HashAlgorithm] = {
@@ -215,3 +229,68 @@ def pdf_sample() -> type[PdfSample]:
 def issue() -> Callable[[Callable[[], PrivateKey]], HeldKey]:
     """`issue_key`, for test modules."""
     return issue_key
+
+
+@pytest.fixture(scope="session")
+def trusting(rsa_held: Any, pem_of: Callable[[bytes], bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trust store that has the root of the test's key alone."""
+    folder = tmp_path_factory.mktemp("trust")
+    (folder / "root.pem").write_bytes(pem_of(rsa_held.chain[1]))
+    for command in nss_commands(folder, [folder / "root.pem"]):
+        subprocess.run([str(part) for part in command], check=True, timeout=60, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def accept(rsa_key: Any, trusting: Path, tmp_path: Path, run: Any, measure: Any) -> Callable[..., None]:
+    """Hold a signed file against its original: our check, poppler, and pyHanko find every signature valid."""
+
+    def hold(original: bytes, artifact: bytes, signatures: int = 1, password: str = "") -> None:
+        assert artifact.startswith(original)
+        known = (Secret(password),) if password else ()
+        check(io.BytesIO(artifact), Expectation(Format.PADES, rsa_key.certificate, measure(original), passwords=known))
+        path = tmp_path / "signed.pdf"
+        path.write_bytes(artifact)
+        # Poppler takes the bytes as they are, and only AES-256 has passwords in UTF-8.
+        given = password.encode("utf-8" if b"/R 6" in artifact else "latin-1").decode("utf-8", "surrogateescape")
+        program, *rest = pdfsig_command(path, trusting)
+        output = run(program, *(("-upw", given, "-opw", given) if password else ()), *rest)
+        assert output.count("Signature is Valid.") == output.count("Signature Validation:") == signatures, output
+        # NSS does not always judge a certificate that it meets again.
+        assert output.count("Certificate is Trusted.") >= 1, output
+        assert output.replace("Not total", "").count("Total document signed") == 1, output
+        roots = [asn1_x509.Certificate.load(rsa_key.chain[1])]
+        # Strict, pyHanko validates no hybrid file, whatever is in it.
+        reader = PdfFileReader(io.BytesIO(artifact), strict=False)
+        if reader.encrypted:
+            reader.decrypt(password)
+        # A table goes on a table and a stream on a stream: part 1 of PDF/A knows no streams, old readers no mixture.
+        assert reader.has_xref_stream == PdfFileReader(io.BytesIO(original), strict=False).has_xref_stream
+        found = reader.embedded_signatures
+        assert len(found) == signatures
+        for signature in found:
+            trust = ValidationContext(trust_roots=roots, allow_fetching=False, revocation_mode="soft-fail")
+            status = validate_pdf_signature(signature, trust)
+            assert status.bottom_line, status.pretty_print_details()
+            assert status.docmdp_ok is not False
+        assert found[-1].evaluate_signature_coverage().name == "ENTIRE_FILE"
+
+    return hold
+
+
+@pytest.fixture
+def sign_by_other(rsa_key: Any) -> Callable[..., bytes]:
+    """Sign by pyHanko, with the same key, so that one root is trusted."""
+    private = rsa_key.private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    other = SimpleSigner(
+        signing_cert=asn1_x509.Certificate.load(rsa_key.certificate),
+        signing_key=PrivateKeyInfo.load(private),
+        cert_registry=SimpleCertificateStore.from_certs([asn1_x509.Certificate.load(rsa_key.chain[0])]),
+    )
+
+    def sign_it(content: bytes, field: SigFieldSpec | None = None, name: str = "Other", **options: Any) -> bytes:
+        writer = IncrementalPdfFileWriter(io.BytesIO(content), strict=False)
+        metadata = PdfSignatureMetadata(field_name=name, md_algorithm="sha256", **options)
+        return PdfSigner(metadata, other, new_field_spec=field).sign_pdf(writer).getvalue()
+
+    return sign_it

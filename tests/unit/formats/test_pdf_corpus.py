@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import io
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asn1crypto import x509
-from asn1crypto.keys import PrivateKeyInfo
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+from pyhanko.pdf_utils.crypt import AuthStatus
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import FieldMDPAction, FieldMDPSpec, MDPPerm, SigFieldSpec
-from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner, SimpleSigner
-from pyhanko.sign.validation import validate_pdf_signature
-from pyhanko_certvalidator import ValidationContext
-from pyhanko_certvalidator.registry import SimpleCertificateStore
 
-from bulksigner.contract.signing import Format
+from bulksigner.contract.settings import Secret
+from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.formats import pdf_append
 from bulksigner.formats.dispatch import check
 from bulksigner.formats.model import Expectation, FormatRefused, PdfRules
@@ -28,10 +21,10 @@ from bulksigner.formats.pades import PadesSigner
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner.testing.pdf_corpus import ALLOWING, AWKWARD, PROTECTIONS, RESTRICTING, protect
 from bulksigner.testing.pdf_sample import PdfSample, stream_object
-from bulksigner.testing.verify import nss_commands, pdfsig_command
 
 SIGNED = [name for name, awkward in AWKWARD.items() if awkward.refusal is None]
 REFUSED = [name for name, awkward in AWKWARD.items() if awkward.refusal is not None]
+USER, OWNER = "segrêdo", "senha do dono"
 LOCK_ALL = FieldMDPSpec(FieldMDPAction.ALL)
 LOCKS = {
     "one": FieldMDPSpec(FieldMDPAction.INCLUDE, fields=["amount"]),
@@ -45,65 +38,9 @@ CLOSING = {
 }
 
 
-@pytest.fixture(scope="module")
-def trusting(rsa_held: Any, pem_of: Callable[[bytes], bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trust store that has the root of the test's key alone."""
-    folder = tmp_path_factory.mktemp("trust")
-    (folder / "root.pem").write_bytes(pem_of(rsa_held.chain[1]))
-    for command in nss_commands(folder, [folder / "root.pem"]):
-        subprocess.run([str(part) for part in command], check=True, timeout=60, capture_output=True)
-    return folder
-
-
-@pytest.fixture
-def accept(rsa_key: Any, trusting: Path, tmp_path: Path, run: Any, measure: Any) -> Callable[..., None]:
-    """Hold a signed file against its original: our check, poppler, and pyHanko find every signature valid."""
-
-    def hold(original: bytes, artifact: bytes, signatures: int = 1) -> None:
-        assert artifact.startswith(original)
-        check(io.BytesIO(artifact), Expectation(Format.PADES, rsa_key.certificate, measure(original)))
-        path = tmp_path / "signed.pdf"
-        path.write_bytes(artifact)
-        output = run(*pdfsig_command(path, trusting))
-        assert output.count("Signature is Valid.") == output.count("Signature Validation:") == signatures, output
-        # NSS does not always judge a certificate that it meets again.
-        assert output.count("Certificate is Trusted.") >= 1, output
-        assert output.replace("Not total", "").count("Total document signed") == 1, output
-        roots = [x509.Certificate.load(rsa_key.chain[1])]
-        # Strict, pyHanko validates no hybrid file, whatever is in it.
-        reader = PdfFileReader(io.BytesIO(artifact), strict=False)
-        if reader.encrypted:
-            reader.decrypt("")
-        # A table goes on a table and a stream on a stream: part 1 of PDF/A knows no streams, old readers no mixture.
-        assert reader.has_xref_stream == PdfFileReader(io.BytesIO(original), strict=False).has_xref_stream
-        found = reader.embedded_signatures
-        assert len(found) == signatures
-        for signature in found:
-            trust = ValidationContext(trust_roots=roots, allow_fetching=False, revocation_mode="soft-fail")
-            status = validate_pdf_signature(signature, trust)
-            assert status.bottom_line, status.pretty_print_details()
-            assert status.docmdp_ok is not False
-        assert found[-1].evaluate_signature_coverage().name == "ENTIRE_FILE"
-
-    return hold
-
-
-@pytest.fixture
-def sign_by_other(rsa_key: Any) -> Callable[..., bytes]:
-    """Sign by pyHanko, with the same key, so that one root is trusted."""
-    private = rsa_key.private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    other = SimpleSigner(
-        signing_cert=x509.Certificate.load(rsa_key.certificate),
-        signing_key=PrivateKeyInfo.load(private),
-        cert_registry=SimpleCertificateStore.from_certs([x509.Certificate.load(rsa_key.chain[0])]),
-    )
-
-    def sign_it(content: bytes, field: SigFieldSpec | None = None, name: str = "Other", **options: Any) -> bytes:
-        writer = IncrementalPdfFileWriter(io.BytesIO(content), strict=False)
-        metadata = PdfSignatureMetadata(field_name=name, md_algorithm="sha256", **options)
-        return PdfSigner(metadata, other, new_field_spec=field).sign_pdf(writer).getvalue()
-
-    return sign_it
+def knowing(*passwords: str) -> PdfRules:
+    """Return the rules of a profile with these passwords of PDF files."""
+    return PdfRules(choice=PdfChoice(tuple(map(Secret, passwords))))
 
 
 def test_the_corpus_is_large_enough() -> None:
@@ -268,6 +205,71 @@ def test_a_password_is_asked_for(kind: str, rsa_key: Any, sign: Any) -> None:
     with pytest.raises(FormatRefused, match="needs a password") as refused:
         sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), content)
     assert refused.value.place == "trailer, /Encrypt"
+    assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("layout", ["table", "streams", "fields in streams"])
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_a_password_of_the_profile_opens(kind: str, layout: str, rsa_key: Any, sign: Any, accept: Any) -> None:
+    """BEY-11: the first that fits opens, as user or as owner; the result is as protected, and signed again."""
+    content = protect(AWKWARD[layout].make(), kind, user=USER, owner=OWNER)
+    for fitting in (USER, OWNER):
+        signer = PadesSigner(rsa_key, BASELINE_B, rules=knowing("senha errada", fitting))
+        once = sign(signer, content)
+        accept(content, once, password=fitting)
+        accept(once, sign(signer, once), signatures=2, password=fitting)
+        reader = PdfFileReader(io.BytesIO(once))
+        assert reader.decrypt("").status is AuthStatus.FAILED
+        assert reader.decrypt(USER).status is AuthStatus.USER
+
+
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_no_password_fits(kind: str, rsa_key: Any, sign: Any) -> None:
+    """BEY-11: a wrong password is told apart from none, by number, before the key is used."""
+    content = protect(AWKWARD["table"].make(), kind, user=USER, owner=OWNER)
+    with pytest.raises(FormatRefused, match=r"none of the profile's \(2\)") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing("senha errada", "outra")), content)
+    assert refused.value.place == "trailer, /Encrypt"
+    assert "errada" not in refused.value.message
+    assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("kind", PROTECTIONS)
+def test_the_owners_password_lifts_restrictions(kind: str, rsa_key: Any, sign: Any, accept: Any) -> None:
+    """BEY-11: refused with the user's password alone, signed with the owner's, wherever in the list it stands."""
+    content = protect(AWKWARD["table"].make(), kind, user=USER, owner=OWNER, permissions=RESTRICTING)
+    with pytest.raises(FormatRefused, match="restricted by its owner"):
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(USER)), content)
+    assert rsa_key.calls == 0
+    accept(content, sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(USER, OWNER)), content), password=USER)
+    opens_by_itself = protect(AWKWARD["table"].make(), kind, owner=OWNER, permissions=RESTRICTING)
+    accept(opens_by_itself, sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(OWNER)), opens_by_itself))
+
+
+@pytest.mark.parametrize("ways", [["256"], ["128", "--use-aes=y"], ["128", "--use-aes=n"], ["40"]], ids=" ".join)
+def test_files_of_another_program_open(ways: list[str], rsa_key: Any, sign: Any, tmp_path: Path, run: Any) -> None:
+    """BEY-11: what qpdf encrypts is signed with either password, and qpdf finds the result sound."""
+    plain, locked, signed = (tmp_path / name for name in ("plain.pdf", "locked.pdf", "signed.pdf"))
+    plain.write_bytes(AWKWARD["table"].make())
+    weak = [] if ways == ["256"] else ["--allow-weak-crypto"]
+    run("qpdf", *weak, "--encrypt", "aberta1", "dona1", *ways, "--", plain, locked)
+    for password in ("aberta1", "dona1"):
+        signer = PadesSigner(rsa_key, BASELINE_B, rules=knowing(password))
+        signed.write_bytes(sign(signer, locked.read_bytes()))
+        assert "No syntax or stream encoding errors" in run("qpdf", "--check", "--password=aberta1", signed)
+        opened = tmp_path / "opened.pdf"
+        run("qpdf", "--password=dona1", "--decrypt", "--qdf", "--static-id", signed, opened)
+        assert b"/Type /Sig\n" in opened.read_bytes()
+
+
+def test_a_revision_that_is_no_standard_is_refused(rsa_key: Any, sign: Any, tmp_path: Path, run: Any) -> None:
+    """BEY-11: revision 5, which was never in a standard, whatever passwords there are."""
+    plain, locked = tmp_path / "plain.pdf", tmp_path / "locked.pdf"
+    plain.write_bytes(AWKWARD["table"].make())
+    run("qpdf", "--allow-weak-crypto", "--encrypt", "aberta1", "dona1", "256", "--force-R5", "--", plain, locked)
+    with pytest.raises(FormatRefused, match="never made a standard") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing("dona1")), locked.read_bytes())
+    assert refused.value.place == "trailer, /Encrypt /R"
     assert rsa_key.calls == 0
 
 

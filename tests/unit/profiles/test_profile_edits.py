@@ -123,6 +123,93 @@ def test_the_kind_of_signature_is_saved_and_taken_back(put: Any, edit: Any, prof
     assert "Xml:Sha1Until (none) → 2027-01-31" in events()[1][1]
 
 
+def test_pdf_passwords_are_sealed_and_taken_back(
+    put: Any, edit: Any, editor_with: Any, profiles: Any, events: Any, sealer_with: Any
+) -> None:
+    """BEY-11, SEC-47, SEC-76: a list of envelopes, short ones too; one is added, replaced and removed by its number."""
+    put()
+    edit(secrets={"Pdf:Passwords:0": Secret("0123"), "pdf:passwords:1": Secret(PASSWORD)})
+
+    def opened() -> list[str]:
+        stored = profiles.get("contracts")
+        sealer = sealer_with(KEY)
+        return [one.reveal() for one in sealer.open_all(stored.id, "Pdf:Passwords", stored.pdf_passwords)]
+
+    assert opened() == ["0123", PASSWORD]
+    edit(secrets={"Pdf:Passwords:0": Secret("9876")})
+    assert opened() == ["9876", PASSWORD]
+    # Others do not need the key.
+    editor_with(OTHER_KEY).edit("contracts", ProfileChange({"Verify": "false"}), by="operator")
+    assert opened() == ["9876", PASSWORD]
+    edit(secrets={"Pdf:Passwords:1": Secret("")})
+    assert opened() == ["9876"]
+    edit(values={"Pdf:Passwords": None})
+    assert profiles.get("contracts").pdf_passwords == ()
+    told = [message for _, message, _ in events()]
+    assert "Pdf:Passwords (none) → 2 present" in told[0]
+    assert "Pdf:Passwords 2 former → 2 present" in told[1]
+    assert "Pdf:Passwords 1 former → (none)" in told[-1]
+    assert not any("9876" in message or PASSWORD in message for message in told)
+    assert profiles.get("contracts").certificate_version == 1
+
+
+def test_the_looks_are_saved_and_taken_back(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """Issue 5, SEC-76: keys of the appearance are rows like any other, and what is at its default is not stored."""
+    put()
+    edit(values={"Appearance:Enabled": "true", "appearance:page": "First", "Appearance:Width": "70mm"})
+    assert profiles.get("contracts").appearance == {"Enabled": True, "Page": "First"}
+    edit(values={"Appearance:Corner": "topleft"})
+    assert profiles.get("contracts").appearance == {"Enabled": True, "Page": "First", "Corner": "TopLeft"}
+    edit(values={"Appearance": None})
+    assert profiles.get("contracts").appearance == {}
+    assert "Appearance:Page (default) → First" in events()[0][1]
+    assert "Appearance:Corner TopLeft → (default)" in events()[2][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"Page": "0"}, "Appearance:Page"),
+        ({"Corner": "Middle"}, "Appearance:Corner"),
+        ({"Width": "0"}, "Appearance:Width"),
+        ({"OffsetX": "-3mm"}, "Appearance:OffsetX"),
+        ({"Text": "{cpff}"}, "Appearance:Text"),
+        ({"Text": "\u65e5"}, "Appearance:Text"),
+        ({"Text": ""}, "Appearance:Text"),
+        ({"TimeZone": "Mars/Olympus"}, "Appearance:TimeZone"),
+        ({"ImagePath": "logo.png"}, "Appearance:ImagePath"),
+        ({"FontPath": "/nowhere/at/all.ttf"}, "Appearance"),
+        ({"Colour": "red"}, "Appearance:Colour"),
+    ],
+)
+def test_looks_that_cannot_be_are_refused(values: dict[str, str], key: str, put: Any, edit: Any) -> None:
+    """Issue 5, CFG-81: each wrong value by its key, before anything is stored."""
+    put()
+    with pytest.raises(ProfileRefused) as caught:
+        edit(values={"Appearance:Enabled": "true", **{f"Appearance:{name}": value for name, value in values.items()}})
+    assert ("profile.invalid", key) in objections(caught)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "key"),
+    [
+        ({"values": {"Pdf:Passwords:0": "0123"}}, "profile.secret-refused", "Pdf:Passwords:0"),
+        ({"values": {"Pdf:Passwords": "0123"}}, "profile.secret-refused", "Pdf:Passwords"),
+        ({"secrets": {"Pdf:Passwords:1": Secret("0123")}}, "profile.invalid", "Pdf:Passwords[0]"),
+        ({"secrets": {"Pdf:Passwords:first": Secret("0123")}}, "profile.invalid", "Pdf:Passwords:first"),
+        ({"values": {"Format": "Cades"}, "secrets": {"Pdf:Passwords:0": Secret("0123")}}, "profile.invalid",
+         "Pdf:Passwords"),
+    ],
+)  # fmt: skip
+def test_pdf_passwords_are_refused(change: Any, code: str, key: str, put: Any, edit: Any) -> None:
+    """BEY-11, CFG-81: in plain sight, with a gap, or in a profile that signs no PDF files; the value is not shown."""
+    put()
+    with pytest.raises(ProfileRefused) as caught:
+        edit(**change)
+    assert (code, key) in objections(caught)
+    assert "0123" not in caught.value.message
+
+
 def test_second_engines_are_saved_and_taken_back(put: Any, edit: Any, profiles: Any, events: Any) -> None:
     """CFG-198, SEC-76: a list of rows; an engine that is not here is refused, but keeps nobody from other edits."""
     put(format=Format.CADES)

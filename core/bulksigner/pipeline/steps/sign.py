@@ -56,6 +56,7 @@ async def mark(work: Work) -> None:
         options=work.opened.stored.sign_options(work.parts.options, work.job.format),
         spec=spec,
         metadata=work.job.metadata,
+        pdf=work.opened.pdf_choice(work.job.format),
     )
     work.job = await work.parts.write(
         work.parts.jobs.recording(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation, PdfRules
@@ -48,6 +50,9 @@ def _check_task(work: Work, key: OpenedKey) -> CheckTask:
     spec = None if work.task is None else work.task.spec
     is_repairing = work.task is not None and PdfRules.read(work.task.options).repair_unsigned
     expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec, is_repairing)
+    pdf = work.opened.pdf_choice(work.job.format)
+    if pdf is not None:
+        expectation = attrs.evolve(expectation, passwords=pdf.passwords)
     staged = work.staged if is_repairing or (spec is not None and spec.joining is not None) else None
     return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)
 
