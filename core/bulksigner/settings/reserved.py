@@ -102,7 +102,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved(f"{_INPUT}:AzureFiles", _AZURE),
     Reserved("Signer", _REMOTE),
     Reserved("Pipeline:HoldOnKeyTrouble", "holding jobs while a key is in trouble", off="false"),
-    Reserved("Receipts:Enabled", "receipts", off="false"),
     Reserved("RateLimiting:Approval", _APPROVALS),
     Reserved("Logging:AzureTable:Enabled", "logging to Azure tables", off="false"),
     Reserved("Logging:AzureTable", "logging to Azure tables"),

@@ -38,6 +38,7 @@ async def verify(work: Work) -> None:
         work.seconds["verify"] = work.seconds[VERIFICATION] = work.checking.seconds
     if checked.measured != work.signed_measured:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
+    work.checked = checked
     if checked.repair is not None:
         work.job = await work.parts.write(work.parts.jobs.recording(work.job, message=checked.repair))
 
