@@ -138,7 +138,7 @@ class _Walk:
         if told.get("chain") != link or told.get("job") != receipt.job_id:
             raise _Wrong(FaultKind.EDIT, subject, "its content names another place in the chain, or another job")
         if receipt.previous != previous:
-            raise _Wrong(FaultKind.EDIT, subject, "it does not follow on the receipt before it: one of them was replaced")
+            raise _Wrong(FaultKind.EDIT, subject, "it does not follow on the one before: either was replaced")
         if receipt.signature is not None:
             _check_signature(receipt, told, subject)
         elif told.get("certificate") is not None and receipt.settled_at is not None:

@@ -1,4 +1,4 @@
-"""Receipts as they are stored: one chain for each instance, each receipt with the SHA-256 of the one before (BEY-03)."""
+"""Receipts as they are stored: a chain for each instance, each link with the SHA-256 of the one before (BEY-03)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ _NAMES = (
 )
 _COLUMNS = tuple(getattr(ReceiptRow, name) for name in _NAMES)
 _FIRST_HEAD = Prepared(
-    ReceiptHeadRow.insert(
-        {ReceiptHeadRow.instance: slot("instance"), ReceiptHeadRow.number: 0}
-    ).on_conflict_ignore()
+    ReceiptHeadRow.insert({ReceiptHeadRow.instance: slot("instance"), ReceiptHeadRow.number: 0}).on_conflict_ignore()
 )
 _NEXT = Prepared(
     ReceiptHeadRow.update({ReceiptHeadRow.number: ReceiptHeadRow.number + 1})

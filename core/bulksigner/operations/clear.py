@@ -60,7 +60,7 @@ class _Swept:
     unfinished: dict[str, int] = attrs.field(factory=dict)
 
     def note(self, job: Job, item: str, remove: Callable[[], int]) -> int:
-        """Remove one item and tell how many files of it were there; one that refuses is counted once and named in the log."""
+        """Remove one item and tell how many of it were there; one that refuses is counted once and told."""
         try:
             return remove()
         except ANYTHING as error:  # whatever a storage provider raises, the item stays and the sweep goes on

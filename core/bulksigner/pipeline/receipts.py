@@ -172,8 +172,8 @@ class ReceiptBook:
                 done = functools.partial(_note, answers, receipt)
                 try:
                     self._engine.begin(task, done)
-                except ANYTHING as error:  # the engine refuses what it cannot begin
-                    done(None, error)
+                except ANYTHING as refused:  # the engine says at once what it cannot begin
+                    done(None, refused)
                 asked += 1
         signed: list[Receipt] = []
         for _ in range(asked):

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from bulksigner.trust.stamping import Stamping
 
 __all__ = [
+    "KEYED",
     "CheckTask",
     "DeliverTask",
     "Delivered",
     "DiscardTask",
     "EncryptTask",
-    "KEYED",
     "LookTask",
     "NearInput",
     "SealTask",

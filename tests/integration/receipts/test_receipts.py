@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from bulksigner.pipeline.tasks import SealTask
 from bulksigner.testing.files import pdf_file
 from bulksigner.testing.harness import OPERATOR
 
-ON = {"Receipts:Enabled": True}
+RECEIPTS = {"Receipts:Enabled": True}
 ENCRYPTED = {
     "Encryption:Enabled": True,
     "Encryption:Password": "correct horse battery staple",
@@ -33,20 +32,6 @@ ENCRYPTED = {
     "Encryption:Iterations": 10_000,
     "Signing:Profiles:0:Encrypt": True,
 }
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def served(request: pytest.FixtureRequest, make_harness: Callable[..., Any]) -> Any:
-    """A service that writes receipts, on either engine."""
-    if request.param == "sqlite":
-        return make_harness(settings=ON)
-    server = request.getfixturevalue("postgres_server")
-    name = server.create_database()
-    request.addfinalizer(lambda: server.drop_database(name))
-    harness = make_harness(settings=ON, database_url=server.url_of(name))
-    # Before the database is dropped.
-    request.addfinalizer(harness.close)
-    return harness
 
 
 def read(harness: Any, output: str) -> dict[str, Any]:
@@ -154,7 +139,7 @@ def _number(path: Path) -> int:
 
 def test_an_encrypted_output_has_a_receipt_of_both_files(make_harness: Any) -> None:
     """BEY-03, ENC-01: the measures of the envelope, and of the signed file in it."""
-    harness = make_harness(settings=ON | ENCRYPTED)
+    harness = make_harness(settings=RECEIPTS | ENCRYPTED)
     harness.drop("report.rem", b"content")
     harness.run_until_idle()
     envelope = harness.output("report.rem.p7m.enc").read_bytes()
@@ -191,7 +176,7 @@ def test_a_file_of_another_is_never_replaced(served: Any) -> None:
 
 def test_a_long_name_gets_a_receipt_named_after_its_job(make_harness: Any) -> None:
     """BEY-03: a name that has no room for the suffix loses no receipt."""
-    harness = make_harness(settings=ON)
+    harness = make_harness(settings=RECEIPTS)
     harness.drop("x" * 238 + ".rem", b"content")
     [job] = harness.run_until_idle()
     assert job.status is JobStatus.COMPLETED
@@ -213,7 +198,7 @@ def test_what_a_life_owes_the_next_one_writes(served: Any) -> None:
 
 def test_a_receipt_that_is_owed_is_written_after_receipts_are_switched_off(make_harness: Any) -> None:
     """CFG-199: off means no further receipts; it takes none away."""
-    harness = make_harness(settings=ON)
+    harness = make_harness(settings=RECEIPTS)
     harness.service.receipts.settle = lambda: 0
     harness.drop("report.rem", b"content")
     harness.run_until_idle()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import ReceiptHeadRow, ReceiptRow
 from bulksigner.testing.harness import OPERATOR
 
-ON = {"Receipts:Enabled": True}
 EVER = Period()
 _EDIT = Prepared(
     ReceiptRow.update({ReceiptRow.content: slot("content"), ReceiptRow.sha256: slot("sha256")}).where(
@@ -31,21 +29,13 @@ _FOLLOW = Prepared(ReceiptRow.update({ReceiptRow.previous: slot("sha256")}).wher
 _HEAD = Prepared(ReceiptHeadRow.update({ReceiptHeadRow.sha256: slot("sha256")}))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def worked(request: pytest.FixtureRequest, make_harness: Callable[..., Any]) -> Any:
+@pytest.fixture
+def worked(served: Any) -> Any:
     """A service with three receipts, on either engine."""
-    if request.param == "sqlite":
-        harness = make_harness(settings=ON)
-    else:
-        server = request.getfixturevalue("postgres_server")
-        name = server.create_database()
-        request.addfinalizer(lambda: server.drop_database(name))
-        harness = make_harness(settings=ON, database_url=server.url_of(name))
-        request.addfinalizer(harness.close)
     for name in ("a.rem", "b.rem", "c.rem"):
-        harness.drop(name, name.encode())
-        harness.run_until_idle()
-    return harness
+        served.drop(name, name.encode())
+        served.run_until_idle()
+    return served
 
 
 def walk(harness: Any, period: Period = EVER) -> Walked:
