@@ -14,8 +14,8 @@ import peewee
 
 from bulksigner.jobs.model import Job, utc_now
 from bulksigner.records.prepared import Prepared, slot
+from bulksigner.records.receipt_tables import ReceiptHeadRow, ReceiptRow
 from bulksigner.records.store import Store
-from bulksigner.records.tables import ReceiptHeadRow, ReceiptRow
 from bulksigner.records.times import read_time
 
 __all__ = ["SIGNATURE_SUFFIX", "Head", "Link", "Receipt", "Receipts"]

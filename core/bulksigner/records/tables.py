@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import peewee
 
+from bulksigner.records.row import Row as _Row
 from bulksigner.records.times import UtcField
 
 __all__ = [
@@ -21,21 +22,12 @@ __all__ = [
     "PluginNoteRow",
     "ProfileChangeRow",
     "ProfileRow",
-    "ReceiptHeadRow",
-    "ReceiptRow",
     "RetentionAcknowledgementRow",
     "RetentionLeaseRow",
     "RetentionRunRow",
     "SessionRevocationRow",
     "StatisticsStateRow",
 ]
-
-
-class _Row(peewee.Model):
-    """A model without a database: statements are compiled for the store that runs them."""
-
-    class Meta:
-        legacy_table_names = False
 
 
 class JobRow(_Row):
@@ -374,41 +366,3 @@ class SessionRevocationRow(_Row):
 
     class Meta:
         table_name = "session_revocation"
-
-
-class ReceiptRow(_Row):
-    """One receipt (BEY-03), a link of the chain of its instance; `content` is the file as it is written.
-
-    `signature` is base64, null before it is made and where there is none; `place` is the path of the file once it is
-    known. A receipt is settled when its files are written, or will never be; `removed_at` says when they were taken
-    away with their output.
-    """
-
-    instance = peewee.TextField()
-    number = peewee.BigIntegerField()
-    job_id = peewee.TextField()
-    completed_at = UtcField()
-    previous = peewee.TextField(null=True)
-    sha256 = peewee.TextField()
-    content = peewee.TextField()
-    profile_name = peewee.TextField()
-    output_path = peewee.TextField()
-    signature = peewee.TextField(null=True)
-    place = peewee.TextField(null=True)
-    settled_at = UtcField(null=True)
-    removed_at = UtcField(null=True)
-
-    class Meta:
-        table_name = "receipt"
-        primary_key = peewee.CompositeKey("instance", "number")
-
-
-class ReceiptHeadRow(_Row):
-    """The last link of the chain of an instance; whoever adds one holds the row until the commit."""
-
-    instance = peewee.TextField(primary_key=True)
-    number = peewee.BigIntegerField()
-    sha256 = peewee.TextField(null=True)
-
-    class Meta:
-        table_name = "receipt_head"

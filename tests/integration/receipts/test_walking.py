@@ -14,7 +14,7 @@ from bulksigner.audit.receipt_chain import FaultKind, Note, Walked, walk_chains
 from bulksigner.cli import main
 from bulksigner.jobs.receipts import Receipts
 from bulksigner.records.prepared import Prepared, slot
-from bulksigner.records.tables import ReceiptHeadRow, ReceiptRow
+from bulksigner.records.receipt_tables import ReceiptHeadRow, ReceiptRow
 from bulksigner.testing.harness import OPERATOR
 
 EVER = Period()
