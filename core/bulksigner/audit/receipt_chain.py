@@ -96,6 +96,8 @@ class _Walk:
     head: Head
     count: int = 0
     notes: Counter[Note] = attrs.field(factory=Counter)
+    unvouched: int | None = None
+    """The first receipt without a signature that no signed one follows."""
 
     def find_fault(self, period: Period) -> Fault | None:
         first, last = 1, self.head.number
@@ -124,6 +126,10 @@ class _Walk:
             if last == self.head.number and previous != self.head.sha256:
                 expected = last
                 raise _Wrong(FaultKind.EDIT, "the database", "the last receipt is not the one that was written last")
+            if last == self.head.number and self.unvouched is not None:
+                expected = self.unvouched
+                reason = "it has no signature, and no signed receipt follows that would vouch for it"
+                raise _Wrong(FaultKind.EDIT, "the database", reason)
         except _Wrong as wrong:
             return Fault(wrong.kind, self.head.instance, expected, wrong.subject, wrong.reason)
         return None
@@ -141,8 +147,10 @@ class _Walk:
             raise _Wrong(FaultKind.EDIT, subject, "it does not follow on the one before: either was replaced")
         if receipt.signature is not None:
             _check_signature(receipt, told, subject)
-        elif told.get("certificate") is not None and receipt.settled_at is not None:
+            self.unvouched = None
+        elif receipt.settled_at is not None:
             self.notes[Note.UNSIGNED] += 1
+            self.unvouched = self.unvouched or receipt.number
         if receipt.removed_at is not None:
             self.notes[Note.REMOVED] += 1
         elif receipt.place is None:

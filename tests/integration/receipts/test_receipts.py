@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 from bulksigner.audit.accounts import Audit, Period, run_audit
+from bulksigner.audit.receipt_chain import walk_chains
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files import durable
 from bulksigner.jobs.receipts import Receipts
@@ -147,6 +148,18 @@ def test_an_encrypted_output_has_a_receipt_of_both_files(make_harness: Any) -> N
     assert (told["output"]["sha256"], told["output"]["encrypted"]) == (sha256(envelope), True)
     assert told["signed"]["sha256"] not in (told["output"]["sha256"], told["input"]["sha256"])
     assert 0 < told["signed"]["length"] < told["output"]["length"]
+
+
+def test_worker_processes_sign_receipts(make_harness: Any) -> None:
+    """BEY-03, PERF-06: the key stays where it is open, behind the seam that signs files."""
+    harness = make_harness(
+        engine="Processes", settings=RECEIPTS | {"Signing:EngineWorkers": 2, "Pipeline:MaxConcurrency": 2}
+    )
+    for number in range(4):
+        harness.drop(f"{number}.rem", b"content %d" % number)
+    harness.run_until_idle()
+    assert walk_chains(Receipts(harness.service.store), Period()).faults == ()
+    assert len(list(harness.root.glob("output/*.receipt.json.p7s"))) == 4
 
 
 def test_without_the_setting_there_is_no_receipt(harness: Any) -> None:

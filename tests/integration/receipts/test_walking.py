@@ -138,6 +138,35 @@ def test_a_receipt_that_does_not_follow_is_named(worked: Any) -> None:
     assert "does not follow" in fault.reason
 
 
+def test_a_last_receipt_that_lost_its_signature_is_named(worked: Any) -> None:
+    """BEY-03: nothing follows that would vouch for it, so it may say anything."""
+    edited = content(worked, 3).replace("c.rem", "x.rem")
+    execute(worked, _EDIT, number=3, content=edited, sha256=digest(edited))
+    execute(worked, _HEAD, sha256=digest(edited))
+    execute(worked, _SIGN, number=3, text=None)
+    worked.output("c.rem.p7m.receipt.json").write_text(edited)
+    [fault] = walk(worked).faults
+    assert (fault.kind, fault.number) == (FaultKind.EDIT, 3)
+    assert "no signed receipt follows" in fault.reason
+
+
+def test_a_receipt_whose_key_is_gone_is_vouched_for_by_the_next(worked: Any, authority: Any) -> None:
+    """BEY-03: the certificate was replaced before the receipt was signed; it is written without a signature."""
+    worked.service.receipts.settle = lambda: 0
+    worked.drop("d.rem", b"d")
+    worked.run_until_idle()
+    worked.close()
+    authority.issue().write_pfx(worked.folder / "certificate.pfx", "senha de teste")
+    worked.run_until_idle()
+    assert worked.output("d.rem.p7m.receipt.json").exists()
+    assert not worked.output("d.rem.p7m.receipt.json.p7s").exists()
+    assert faults(worked) == [(FaultKind.EDIT, 4)]
+    worked.drop("e.rem", b"e")
+    worked.run_until_idle()
+    walked = walk(worked)
+    assert (walked.receipts, walked.faults, dict(walked.notes)) == (5, (), {Note.UNSIGNED: 1})
+
+
 def test_a_place_in_the_chain_that_was_changed_is_named(worked: Any) -> None:
     """BEY-03: the columns of a row say nothing that its content does not."""
     execute(worked, _FOLLOW, number=3, sha256="0" * 64)
