@@ -17,6 +17,7 @@ from bulksigner.assembly import (
     log_thresholds,
     plan_backups,
     plan_holds,
+    plan_receipts,
     plan_retention,
     start_engine,
     tell_settings,
@@ -250,6 +251,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         ),
     )
     owner = new_owner(foundation.variables)
+    receipts = plan_receipts(core.receipts.enabled, store, engine, profiles, roots)
     parts = Parts(
         store=store,
         jobs=jobs,
@@ -265,6 +267,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         options=core.pdf.options,
         record_timings=time_jobs(store) if core.statistics.enabled else None,
         count_envelope=None if envelope_key is None else partial(count_envelope, store, envelope_key.check_value()),
+        receipts=receipts if core.receipts.enabled else None,
         validation=validation,
         chains=SignerChains(foundation.trust),
         holds=holds,
@@ -363,6 +366,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
         figures=Panel(store) if core.statistics.enabled else None,
         backups=backups,
         retention=retention,
+        receipts=receipts,
         metrics=metrics,
         seeded=seeded,
         swept=swept,

@@ -19,6 +19,7 @@ from bulksigner.intake.folders import OpenedFolders
 from bulksigner.jobs.envelopes import warn_of_key
 from bulksigner.jobs.model import Job, utc_now
 from bulksigner.jobs.queue import Queue
+from bulksigner.jobs.receipts import Receipts
 from bulksigner.observability import logs
 from bulksigner.observability.log_files import LogFiles
 from bulksigner.observability.metrics import Metrics
@@ -26,6 +27,7 @@ from bulksigner.pipeline.engine import Engine, InProcessEngine
 from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.pipeline.receipts import ReceiptBook
 from bulksigner.profiles.holds import NOTES_OF, Cause, Holds, try_key
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles, ProfileOpener
@@ -50,6 +52,7 @@ __all__ = [
     "log_thresholds",
     "plan_backups",
     "plan_holds",
+    "plan_receipts",
     "plan_retention",
     "start_engine",
     "tell_settings",
@@ -91,6 +94,16 @@ def plan_backups(
     interval = None if given.interval_hours is None else datetime.timedelta(hours=given.interval_hours)
     plan = BackupPlan(given.disk.path, interval, given.retain_count)
     return BackupDesk(store, plan, product_version=product_version(), scrub=scrub, metrics=metrics)
+
+
+def plan_receipts(
+    is_on: bool, store: Store, engine: Engine, profiles: OpenedProfiles, roots: WorkRoots
+) -> ReceiptBook | None:
+    """Return what writes receipts; None where they are off and no earlier life owes one (CFG-199)."""
+    receipts = Receipts(store)
+    if not is_on and not receipts.open_after(None):
+        return None
+    return ReceiptBook(receipts, engine, profiles, roots, product_version=product_version())
 
 
 def plan_retention(

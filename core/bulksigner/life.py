@@ -26,6 +26,7 @@ from bulksigner.operations.service import Operations
 from bulksigner.pipeline.cross_checking import end_programs
 from bulksigner.pipeline.engine import Engine
 from bulksigner.pipeline.pause import PauseFlag
+from bulksigner.pipeline.receipts import ReceiptBook
 from bulksigner.pipeline.worker import Worker
 from bulksigner.profiles.holds import Holds
 from bulksigner.profiles.live import ProfileWatch
@@ -78,6 +79,8 @@ class Service:
     """Backups of the database, or None where they are off (STA-82)."""
     retention: RetentionDesk | None
     """Retention by age, or None where no policy is configured (STA-102)."""
+    receipts: ReceiptBook | None
+    """Receipts of completed jobs, or None where they are off and none is owed (BEY-03)."""
     metrics: Metrics
     seeded: SeedReport
     swept: SweepReport
@@ -90,6 +93,8 @@ class Service:
         # Set first: a start that fails half way is stopped like a whole one.
         self.is_started = True
         self.worker.start()
+        if self.receipts is not None:
+            self.receipts.start()
         self.watchers.start()
         self.profile_watch.start()
         if self.backups is not None:
@@ -112,6 +117,8 @@ class Service:
             if self.retention is not None:
                 self.retention.stop()
             left = self.worker.stop(self.foundation.settings.core.pipeline.shutdown_grace_seconds)
+            if self.receipts is not None:
+                self.receipts.stop()
             self._record(
                 "ServiceStopping",
                 f"Service stopping, {'drained' if not left else f'{left} job(s) still running'}.",

@@ -63,6 +63,9 @@ class Story:
         return [*self.drops.values(), *([self.upload[1]] if self.upload else [])]
 
 
+_RECEIPT = ".receipt"
+
+
 def read_trace(plan: Plan) -> list[Moment]:
     """Return the moments that lives on the plan's folder noted, in order."""
     lines = [json.loads(line) for line in plan.trace.read_text(encoding="utf-8").splitlines()]
@@ -174,7 +177,9 @@ class Lane:
                 yield f"a job has not ended: {job}"
         yield from self._lost_inputs(jobs, files)
         yield from self._astray(jobs, files)
-        yield from self._unexplained_outputs(jobs, files["data/output"])
+        outputs = files["data/output"]
+        yield from self._unexplained_outputs(jobs, {name: outputs[name] for name in outputs if _RECEIPT not in name})
+        yield from self._broken_receipts(jobs, [name for name in outputs if _RECEIPT in name])
         yield from self._clear_outputs()
         for digest, uses in Counter(self._uses()).items():
             if uses > 1:
@@ -211,6 +216,25 @@ class Lane:
         claims = Counter((Path(job["output_path"]).name, job["output_sha256"]) for job in jobs if _has_delivered(job))
         if claims != Counter(outputs.items()):
             yield f"the outputs {outputs} are not those that jobs name: {claims}"
+
+    def _broken_receipts(self, jobs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[str]:
+        """Yield what does not hold of receipts: one for each completed job, signed, in one chain (BEY-03)."""
+        completed = {job["id"]: job for job in jobs if job["status"] == "Completed"}
+        if not self.story.settings.get("Receipts:Enabled"):
+            completed = {}
+        output = self.folder / "data" / "output"
+        contents = [(output / name).read_bytes() for name in names if name.endswith(".json")]
+        receipts = sorted(map(json.loads, contents), key=lambda receipt: receipt["chain"]["number"])
+        if [receipt["chain"]["number"] for receipt in receipts] != list(range(1, len(completed) + 1)):
+            yield f"the receipts {receipts} are not one chain of {list(completed)}"
+        if {receipt["job"]: receipt["output"]["sha256"] for receipt in receipts} != {
+            job_id: job["output_sha256"] for job_id, job in completed.items()
+        }:
+            yield f"the receipts {receipts} are not those of {completed}"
+        if sorted(name for name in names if name.endswith(".p7s")) != sorted(
+            f"{name}.p7s" for name in names if name.endswith(".json")
+        ):
+            yield f"not every receipt has one signature: {names}"
 
     def _clear_outputs(self) -> Iterator[str]:
         """Yield what lies in clear where only envelopes may (ENC-02)."""

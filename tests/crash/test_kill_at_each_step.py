@@ -22,6 +22,7 @@ ENCRYPTED = {
     "Signing:Profiles:0:Encrypt": True,
 }
 CROSS_CHECKED = {"Signing:Profiles:0:CrossCheck:0": "openssl cms"}
+RECEIPTS = {"Receipts:Enabled": True}
 SIDECARS = {"Storage:Inputs:0:Sidecar": True}
 
 
@@ -116,6 +117,26 @@ def test_a_service_may_die_while_a_second_engine_judges(crash: Any, engine: str)
     moments = [moment for moment in lanes[0].trace() if "/.cross-check-" in moment.subject]
     assert len({moment.step for moment in moments}) >= 2
     assert crash.die_everywhere(lanes, moments) == {}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_service_may_die_while_it_writes_a_receipt(crash: Any, engine: str) -> None:
+    """BEY-03, BEY-51: from the delivery on; each completed job has one receipt afterwards, signed, in one chain."""
+    lanes = crash.make_lanes(crash.Story("a receipt", drops={"report.txt": TEXT}, settings=RECEIPTS), engine)
+    trace = lanes[0].trace()
+    delivered = trace.index(first("files.durable.promote", "after", about="report.txt.p7m")(trace))
+    moments = [one for one in crash.choose_moments(trace, with_boot=False) if trace.index(one) > delivered]
+    assert any(moment.subject.endswith(".receipt.tmp") for moment in moments)
+    assert crash.die_everywhere(lanes, moments) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_call_around_a_receipt_is_a_bad_one_to_die_at(crash: Any, engine: str) -> None:
+    """BEY-03, BEY-51: as above, at every single call of two jobs, whose receipts follow one another."""
+    drops = {"report.txt": TEXT, "other.txt": TEXT[::-1]}
+    lanes = crash.make_lanes(crash.Story("two receipts", drops=drops, settings=RECEIPTS), engine)
+    assert crash.die_everywhere(lanes, lanes[0].trace()) == {}
 
 
 WRITING_AN_ENVELOPE = ("os.fsync", "files.durable.promote")

@@ -18,6 +18,7 @@ from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.names import is_landing_name
 from bulksigner.jobs.model import Job
+from bulksigner.jobs.receipts import Receipts
 from bulksigner.jobs.scanning import each_job
 from bulksigner.jobs.states import ACTIVE, JobStatus
 from bulksigner.jobs.store import Jobs
@@ -130,7 +131,10 @@ class _Look:
                 self.counts[job.status] += 1
                 self._account_for(job)
         jobs = Jobs(audit.store)
-        self._report(Kind.OUTPUT, (at for name, at in outputs.items() if name not in named), "no job names it")
+        unnamed = outputs.keys() - named.keys()
+        # Receipts lie beside the outputs, each where its row says (BEY-03).
+        unnamed -= Receipts(audit.store).places() if unnamed else frozenset()
+        self._report(Kind.OUTPUT, (outputs[name] for name in unnamed), "no job names it")
         for name, job in named.items():
             self._compare(outputs[name], job)
         strangers = (path for path in errors if jobs.get(_job_of(path.name)) is None)

@@ -14,6 +14,7 @@ from bulksigner.contract.signing import (
     Refused,
     Signed,
     SigningRequest,
+    Stamps,
     Unknown,
     Waiting,
 )

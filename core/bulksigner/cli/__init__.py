@@ -97,6 +97,10 @@ def _run(parsed: argparse.Namespace) -> int:
             from bulksigner.cli.accounts import audit
 
             return audit(start=parsed.start, end=parsed.end, hashes=parsed.hashes, as_json=parsed.json)
+        if parsed.command == "receipts":
+            from bulksigner.cli.receipts import verify_receipts
+
+            return verify_receipts(start=parsed.start, end=parsed.end, as_json=parsed.json)
         if parsed.command in ("backup", "verify-backup", "restore"):
             from bulksigner.cli import backups
 
@@ -187,6 +191,12 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--to", metavar="TIME", dest="end", help="only what was taken or written before then")
     audit.add_argument("--hashes", action="store_true", help="read every output in full and compare it")
     audit.add_argument("--json", action="store_true", help="print the result as JSON")
+    receipts = commands.add_parser("receipts", help="prove what was signed, also while the service runs")
+    receipt_verbs = receipts.add_subparsers(dest="verb", metavar="VERB", required=True)
+    walk = receipt_verbs.add_parser("verify", help="walk the receipts and name the first gap, edit or missing file")
+    walk.add_argument("--from", metavar="TIME", dest="start", help="only those of jobs completed from then on")
+    walk.add_argument("--to", metavar="TIME", dest="end", help="only those of jobs completed before then")
+    walk.add_argument("--json", action="store_true", help="print the result as JSON")
     backup = commands.add_parser("backup", help="copy the SQLite database, also while the service runs")
     backup.add_argument("--to", metavar="DIRECTORY", help="where to; without it `Backup:Disk:Path`")
     verify = commands.add_parser("verify-backup", help="check a backup without changing anything")

@@ -14,14 +14,14 @@ from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.states import ACTIVE, JobStatus
 
-__all__ = ["audit"]
+__all__ = ["audit", "read_time"]
 
 EXIT_UNACCOUNTED = 1
 
 
 def audit(*, start: str | None, end: str | None, hashes: bool, as_json: bool) -> int:
     """Account for the jobs and files of a period; 0 when everything is accounted for, else 1."""
-    period = Period(_read_time("--from", start), _read_time("--to", end))
+    period = Period(read_time("--from", start), read_time("--to", end))
     foundation = lay_foundation(os.environ)
     core = foundation.settings.core
     with open_database(foundation) as store:
@@ -31,7 +31,8 @@ def audit(*, start: str | None, end: str | None, hashes: bool, as_json: bool) ->
     return EXIT_UNACCOUNTED if account.unaccounted else 0
 
 
-def _read_time(option: str, text: str | None) -> datetime.datetime | None:
+def read_time(option: str, text: str | None) -> datetime.datetime | None:
+    """Read the time that an option gives; raises `BulkSignerError` for a text that is none."""
     if text is None:
         return None
     try:

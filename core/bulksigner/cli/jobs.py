@@ -16,6 +16,7 @@ from bulksigner.contract.errors import BulkSignerError
 from bulksigner.files.work import WorkRoots
 from bulksigner.intake.folders import open_folders
 from bulksigner.jobs.model import Changed, Job, utc_now
+from bulksigner.jobs.receipts import Receipts
 from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.store import Jobs
 from bulksigner.operations.canceling import Canceling
@@ -54,7 +55,7 @@ def _open() -> Iterator[_Desk]:
         jobs, roots, reasons = Jobs(store), WorkRoots(core.storage.root), ReasonReader(foundation.scrubber.scrub)
         folders = open_folders(core.storage, core.watched_folder, foundation.registry.storage_provider)
         canceling = Canceling(jobs, roots, reasons, _tell_nobody)
-        leftovers = Leftovers(folders, roots)
+        leftovers = Leftovers(folders, roots, Receipts(store))
         removal = Removal(store, utc_now)
         yield _Desk(canceling, Deletion(jobs, canceling, removal, leftovers, reasons, _free_nothing, threading.RLock()))
 

@@ -59,8 +59,8 @@ class _Swept:
     refused: set[tuple[str, str]] = attrs.field(factory=set)
     unfinished: dict[str, int] = attrs.field(factory=dict)
 
-    def note(self, job: Job, item: str, remove: Callable[[], bool]) -> bool:
-        """Remove one item and tell whether it was there; one that refuses is counted once and named in the log."""
+    def note(self, job: Job, item: str, remove: Callable[[], int]) -> int:
+        """Remove one item and tell how many of it were there; one that refuses is counted once and told."""
         try:
             return remove()
         except ANYTHING as error:  # whatever a storage provider raises, the item stays and the sweep goes on
@@ -175,6 +175,8 @@ class Clearing:
             item = f"{place.parent.name}/{place.name}/"
             swept.folders += swept.note(job, item, partial(self._leftovers.remove_folder, place))
         swept.files += swept.note(job, f"output {job.output_path}", partial(self._remove_output, job))
+        if job.status in TERMINAL:
+            swept.files += swept.note(job, f"receipt of {job.output_path}", partial(self._remove_receipt, job))
 
     def _remove_input(self, job: Job) -> bool:
         found = self._leftovers.locate_input(job)
@@ -186,6 +188,9 @@ class Clearing:
     def _remove_output(self, job: Job) -> bool:
         path = self._leftovers.output(job)
         return path is not None and durable.remove_file(path)
+
+    def _remove_receipt(self, job: Job) -> int:
+        return len(self._leftovers.remove_receipt(job))
 
 
 def _sum_up(removed: Removed, swept: _Swept) -> Cleared:

@@ -120,7 +120,14 @@ class Deletion:
             except OSError as error:
                 account.keep(item, error)
         self._remove_output(job, account)
+        self._remove_receipt(job, account)
         return account
+
+    def _remove_receipt(self, job: Job, account: _Account) -> None:
+        try:
+            account.removed.extend(f"receipt {path}" for path in self._leftovers.remove_receipt(job))
+        except OSError as error:
+            account.keep("receipt", error)
 
     def _remove_output(self, job: Job, account: _Account) -> None:
         item = f"output {job.output_path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.signing import Measured
 from bulksigner.contract.storage import Fingerprint, Folder, Removal, RemovalOutcome
 from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
@@ -17,6 +19,7 @@ from bulksigner.intake.folders import OpenedFolders
 from bulksigner.intake.names import is_landing_name
 from bulksigner.intake.sidecar import consume
 from bulksigner.jobs.model import Job
+from bulksigner.jobs.receipts import Receipts
 from bulksigner.jobs.states import JobStatus
 from bulksigner.pipeline.holding import held
 from bulksigner.plugin_system.guard import ANYTHING, describe
@@ -33,6 +36,7 @@ class Leftovers:
 
     folders: OpenedFolders
     roots: WorkRoots
+    receipts: Receipts | None = None
 
     def find_storage_fault(self) -> str | None:
         """Say which of the places with files of jobs cannot be looked into now, or None (OPS-177)."""
@@ -92,6 +96,21 @@ class Leftovers:
             return RemovalOutcome.ABSENT
         return RemovalOutcome.REMOVED if durable.remove_file(path) else RemovalOutcome.ABSENT
 
+    def remove_receipt(self, job: Job) -> list[Path]:
+        """Remove the files of the job's receipt while they are what was written; return those that went (PIPE-101).
+
+        What is told of it in the chain stays, and says that the files were taken away.
+        """
+        receipt = None if self.receipts is None else self.receipts.of_job(job.id)
+        if receipt is None or self.receipts is None:
+            return []
+        # Said first, so that nobody writes them from now on.
+        self.receipts.remove(job.id)
+        place = receipt.place
+        if place is None or place.parent != self.roots.output:
+            return []
+        return [path for path, content in receipt.files(place) if _remove_same(path, content)]
+
     def locate_input(self, job: Job) -> tuple[Folder, str] | None:
         """Return the folder and the name of the job's input, None when it is gone with a folder that is unknown here.
 
@@ -130,6 +149,15 @@ class Leftovers:
 def is_own_landing_copy(job: Job, name: str) -> bool:
     """Tell whether the product itself placed the job's input, as it does for an upload (PIPE-54)."""
     return job.input_folder is None and is_landing_name(name)
+
+
+def _remove_same(path: Path, content: bytes) -> bool:
+    try:
+        if durable.measure(path) != Measured(len(content), hashlib.sha256(content).digest()):
+            return False
+    except FileNotFoundError:
+        return False
+    return durable.remove_file(path)
 
 
 def _look(place: Path) -> os.stat_result | None:

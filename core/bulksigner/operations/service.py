@@ -14,6 +14,7 @@ from bulksigner.intake.rescan import Rescanner
 from bulksigner.intake.watcher import WatcherStatus
 from bulksigner.jobs.model import Changed
 from bulksigner.jobs.queue import Queue
+from bulksigner.jobs.receipts import Receipts
 from bulksigner.jobs.removal import Removal
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.metrics import Metrics
@@ -80,7 +81,7 @@ def assemble(
     `also_when_cleared` are acts in the transaction of Clear Jobs, each called with its time.
     """
     reasons = ReasonReader(scrub)
-    leftovers = Leftovers(folders, roots)
+    leftovers = Leftovers(folders, roots, Receipts(store, clock))
     removal = Removal(store, clock)
     gate = threading.RLock()
     operator = Operator(

@@ -79,6 +79,8 @@ class Ending:
             ),
         )
         work.parts.metrics.observe("bulksigner_signing_duration_seconds", _measured(work), work.job.format.value)
+        if work.parts.receipts is not None:
+            work.parts.receipts.hand_over(work)
         await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
@@ -250,12 +252,27 @@ def _completion(work: Work) -> Act[Changed]:
         by=Actor.WORKER,
         message=message,
         operational_event=event,
-        also=_timings(work),
+        also=_beside(work),
         output_modified_at=work.delivered.modified_at if work.delivered else None,
         input_diverged=bool(work.divergence),
         error_code="job.input-diverged" if work.divergence else None,
         error_message="job.input-diverged" if work.divergence else None,
     )
+
+
+def _beside(work: Work) -> Callable[[Job], None] | None:
+    """Return what the act of Completed writes besides: the timings, and the receipt (BEY-03)."""
+    timings, receipts = _timings(work), work.parts.receipts
+    if receipts is None:
+        return timings
+    write_receipt = receipts.draft(work)
+
+    def write(job: Job) -> None:
+        write_receipt(job)
+        if timings is not None:
+            timings(job)
+
+    return write
 
 
 def _timings(work: Work) -> Callable[[Job], None] | None:

@@ -13,7 +13,7 @@ from bulksigner.encryption.key import EnvelopeKey
 from bulksigner.formats import self_test
 from bulksigner.lanes import Done, Lanes
 from bulksigner.pipeline.conductor import Effect
-from bulksigner.pipeline.tasks import SignTask, Task, carry_out
+from bulksigner.pipeline.tasks import KEYED, Task, carry_out
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.model import KeyReference
 
@@ -122,7 +122,7 @@ class InProcessEngine:
         self._keys.clear()
 
     def _carry_out(self, task: Task[Any]) -> Any:
-        if isinstance(task, SignTask) and task.profile not in self._keys:
+        if isinstance(task, KEYED) and task.profile not in self._keys:
             raise StepFailed(f"The key of profile '{task.profile}' is not open.")
         return carry_out(task, self._registry, self._keys, self._envelope_key, self._stamping)
 

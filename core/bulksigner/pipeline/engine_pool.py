@@ -16,7 +16,7 @@ from bulksigner.lanes import Done
 from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
 from bulksigner.pipeline.engine_channel import Call, WorkerChannel
 from bulksigner.pipeline.engine_worker import Broken, FindFault, Forget, KeyAbsent, Lesson, WorkerBoot
-from bulksigner.pipeline.tasks import SignTask, Task
+from bulksigner.pipeline.tasks import KEYED, Task
 from bulksigner.profiles.model import KeyReference
 
 __all__ = ["ProcessEngine"]
@@ -100,7 +100,7 @@ class ProcessEngine:
                     worker.send(Call(Forget(reference.profile), _ignore))
 
     def begin(self, task: Task[Any], done: Done) -> None:
-        if isinstance(task, SignTask) and task.profile not in self._lessons:
+        if isinstance(task, KEYED) and task.profile not in self._lessons:
             self._here.begin(task, done)
             return
         self._send(Call(task, done))
@@ -157,7 +157,7 @@ class ProcessEngine:
 
     def _hand(self, worker: WorkerChannel, call: Call) -> None:
         """Give a worker a call; the key it needs goes ahead of it unless the worker has it."""
-        if isinstance(call.task, SignTask):
+        if isinstance(call.task, KEYED):
             lesson = self._lessons.get(call.task.profile)
             if lesson is not None and call.task.profile not in worker.profiles:
                 self._teach(worker, lesson)
@@ -191,7 +191,7 @@ class ProcessEngine:
             self._failed_starts = 0
             while self._waiting and len(worker.calls) < AHEAD:
                 self._hand(worker, self._waiting.popleft())
-        if isinstance(answer, KeyAbsent) and isinstance(call.task, SignTask):
+        if isinstance(answer, KeyAbsent) and isinstance(call.task, KEYED):
             # A worker that took a lost one's place is no reason to fail: this process still holds the open key.
             self._here.begin(call.task, call.done)
         elif isinstance(answer, Broken):

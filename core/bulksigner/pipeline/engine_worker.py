@@ -27,7 +27,7 @@ from bulksigner.jobs.model import utc_now
 from bulksigner.observability import logs
 from bulksigner.observability.crashes import forbid_core_files, tell_crashes
 from bulksigner.observability.redaction import Scrubber, list_block_secrets
-from bulksigner.pipeline.tasks import SignTask, carry_out
+from bulksigner.pipeline.tasks import KEYED, carry_out
 from bulksigner.plugin_system.guard import ANYTHING
 from bulksigner.plugin_system.manager import discover
 from bulksigner.plugin_system.registry import Registry
@@ -133,7 +133,7 @@ class _Bench:
         if isinstance(call, Forget):
             key = self._keys.pop(call.profile, None)
             return None if key is None else key.close()
-        if isinstance(call, SignTask) and call.profile not in self._keys:
+        if isinstance(call, KEYED) and call.profile not in self._keys:
             return KeyAbsent()
         return carry_out(call, self._registry, self._keys, self._envelope_key, self._stamping)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from bulksigner.trust.stamping import Stamping
 
 __all__ = [
+    "KEYED",
     "CheckTask",
     "DeliverTask",
     "Delivered",
@@ -41,6 +44,7 @@ __all__ = [
     "EncryptTask",
     "LookTask",
     "NearInput",
+    "SealTask",
     "SignTask",
     "StageTask",
     "Task",
@@ -86,6 +90,19 @@ class SignTask(Task[Measured]):
     spec: SignatureSpec | None = None
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     pdf: PdfChoice | None = None
+
+
+@attrs.frozen
+class SealTask(Task[bytes]):
+    """One receipt to sign with the key of a profile; the answer is a detached CMS, DER (BEY-03)."""
+
+    profile: str
+    content: bytes
+    signed_at: datetime.datetime
+
+
+KEYED = (SignTask, SealTask)
+"""What needs an open key, named by `profile`."""
 
 
 @attrs.frozen
@@ -177,6 +194,8 @@ def carry_out(
         answer = None
     elif isinstance(task, LookTask):
         answer = look_here(task)
+    elif isinstance(task, SealTask):
+        answer = seal_here(task, keys[task.profile])
     else:
         raise StepFailed(f"The engine was asked for something it does not know: {type(task).__name__}.")
     return answer  # type: ignore[no-any-return]
@@ -214,6 +233,16 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey, stamping: Stam
     if not isinstance(outcome, Signed):
         raise StepFailed(f"Method {task.method} did not sign here but answered {type(outcome).__name__}.")
     return outcome.measured
+
+
+def seal_here(task: SealTask, key: OpenedKey) -> bytes:
+    """Sign a receipt in this process, and check what came of it as a signed file is checked."""
+    measured = Measured(len(task.content), hashlib.sha256(task.content).digest())
+    signature = io.BytesIO()
+    signer = dispatch.signer_for(Format.CADES, key, detached=True)
+    signer.sign(io.BytesIO(task.content), signature, expected=measured, signed_at=task.signed_at)
+    dispatch.check(signature, Expectation(Format.CADES, key.certificate, measured), detached=True)
+    return signature.getvalue()
 
 
 def look_here(task: LookTask) -> tuple[Finding, ...]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
 
@@ -23,7 +23,7 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
-from bulksigner.pipeline.cross_checking import CROSS_CHECK_LIMIT_SECONDS
+from bulksigner.pipeline.cross_checking import CROSS_CHECK_LIMIT_SECONDS, Opinion
 from bulksigner.pipeline.engine import Engine, WorkerLost, perform
 from bulksigner.pipeline.tasks import Delivered, SignTask, Task
 from bulksigner.pipeline.validators import VALIDATION_LIMIT_SECONDS
@@ -35,6 +35,9 @@ from bulksigner.records.engines import Act, Store
 from bulksigner.statistics.timings import Spans
 from bulksigner.trust.signer_chains import SignerChains
 from bulksigner.trust.validation import CertificateValidation
+
+if TYPE_CHECKING:
+    from bulksigner.pipeline.receipts import ReceiptBook
 
 __all__ = ["Inputs", "Parts", "Work"]
 
@@ -80,6 +83,8 @@ class Parts:
     """Writes the timings of a job in the act that completes it; None where statistics are off (STA-12)."""
     count_envelope: Callable[[], None] | None = None
     """Counts an envelope in the act that records it; None where encryption is off (ENC-10)."""
+    receipts: ReceiptBook | None = None
+    """Gives each completed job a receipt; None where they are off (BEY-03)."""
     validation: CertificateValidation | None = None
     """Checks the certificates of profiles that ask for it; None where no host trusts any (CFG-92)."""
     chains: SignerChains | None = None
@@ -116,6 +121,9 @@ class Work:
     signed_measured: Measured | None = None
     checking: Started[Checked] | None = None
     """The check of the signed file, under way while the database records that there is one."""
+    checked: Checked | None = None
+    """What our own check saw, None where the profile has none."""
+    opinions: tuple[Opinion, ...] = ()
     envelope: Path | None = None
     output: Path | None = None
     delivered: Delivered | None = None

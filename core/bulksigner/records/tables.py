@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import peewee
 
+from bulksigner.records.row import Row as _Row
 from bulksigner.records.times import UtcField
 
 __all__ = [
@@ -27,13 +28,6 @@ __all__ = [
     "SessionRevocationRow",
     "StatisticsStateRow",
 ]
-
-
-class _Row(peewee.Model):
-    """A model without a database: statements are compiled for the store that runs them."""
-
-    class Meta:
-        legacy_table_names = False
 
 
 class JobRow(_Row):

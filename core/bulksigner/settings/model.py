@@ -17,6 +17,7 @@ from bulksigner.settings.encryption import EncryptionSettings
 from bulksigner.settings.hosting import HostingSettings, RateLimitingSettings
 from bulksigner.settings.log_files import LogFileSettings
 from bulksigner.settings.pdf_files import PdfSettings
+from bulksigner.settings.receipts import ReceiptSettings
 from bulksigner.settings.retention import RetentionSettings
 from bulksigner.settings.signing import NAME, SigningSettings
 
@@ -285,6 +286,7 @@ class CoreSettings:
     watched_folder: WatchedFolderSettings = option()
     upload: UploadSettings = option()
     pdf: PdfSettings = option()
+    receipts: ReceiptSettings = option()
     hosting: HostingSettings = option()
     rate_limiting: RateLimitingSettings = option()
     logging: LoggingSettings = option()

@@ -101,7 +101,6 @@ RESERVED: tuple[Reserved, ...] = (
     Reserved(f"{_INPUT}:AzureFiles:Directory", _AZURE, problem="is not a key: a folder's directory is its Path."),
     Reserved(f"{_INPUT}:AzureFiles", _AZURE),
     Reserved("Signer", _REMOTE),
-    Reserved("Receipts:Enabled", "receipts", off="false"),
     Reserved("RateLimiting:Approval", _APPROVALS),
     Reserved("Logging:AzureTable:Enabled", "logging to Azure tables", off="false"),
     Reserved("Logging:AzureTable", "logging to Azure tables"),

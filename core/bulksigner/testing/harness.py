@@ -166,6 +166,8 @@ class Harness:
             service.profile_watch.step()
             service.watchers.step()
             worked = service.worker.step()
+            if service.receipts is not None:
+                service.receipts.settle()
             waiting = sum(status.candidate_count for status in service.watchers.statuses())
             active = sum(count for status, count in service.jobs.counts().items() if status in ACTIVE)
             if not worked and not waiting and not active:

@@ -53,7 +53,16 @@ DIED = "died"
 
 _PACKAGES = ("bulksigner.files", "bulksigner.records")
 _PURE = frozenset(
-    {"files.names", "files.volumes", "records.errors", "records.prepared", "records.tables", "records.times"}
+    {
+        "files.names",
+        "files.volumes",
+        "records.errors",
+        "records.prepared",
+        "records.receipt_tables",
+        "records.row",
+        "records.tables",
+        "records.times",
+    }
 )
 """Modules that neither read nor write."""
 

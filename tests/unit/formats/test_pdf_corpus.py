@@ -13,10 +13,9 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import FieldMDPAction, FieldMDPSpec, MDPPerm, SigFieldSpec
 
 from bulksigner.contract.settings import Secret
-from bulksigner.contract.signing import Format, PdfChoice
+from bulksigner.contract.signing import PdfChoice
 from bulksigner.formats import pdf_append
-from bulksigner.formats.dispatch import check
-from bulksigner.formats.model import Expectation, FormatRefused, PdfRules
+from bulksigner.formats.model import FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner.testing.pdf_corpus import ALLOWING, AWKWARD, PROTECTIONS, RESTRICTING, protect

@@ -48,6 +48,7 @@ async def cross_check(work: Work) -> None:
         raise StepFailed(f"The cross-check did not come to its end. {told}")
     if await apart(lambda: durable.measure(subject.file)) != work.signed_measured:
         raise StepFailed("The signed file is not what it was before the cross-check; a program has changed it.")
+    work.opinions = tuple(opinions)
     work.job = await work.parts.write(work.parts.jobs.recording(work.job, message=f"Cross-check: {told}"))
 
 

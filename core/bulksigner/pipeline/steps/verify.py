@@ -42,6 +42,7 @@ async def verify(work: Work) -> None:
         raise StepFailed("The signed file on disk is not what the signing step wrote.")
     if profile.stored.validate_certificate:
         await _require_chain(work, profile.key)
+    work.checked = checked
     if checked.repair is not None:
         work.job = await work.parts.write(work.parts.jobs.recording(work.job, message=checked.repair))
 
