@@ -12,6 +12,7 @@ from bulksigner.contract.signing import (
     Dispatched,
     Format,
     Measured,
+    Proofs,
     Refused,
     Signed,
     SigningRequest,
@@ -52,9 +53,11 @@ class LocalSigning:
             raise StepFailed("The profile has no opened key.", code=_FAILED)
         try:
             spec = request.spec or BASELINE_B
-            signer = self._signer(request.key, request.format, spec, request.options, request.stamps)
+            signer = self._signer(request.key, request.format, spec, request.options, request.stamps, request.proofs)
             if spec.is_stamped and request.stamps is not None:
                 request.stamps.prepare()
+            if spec.is_proven and request.proofs is not None:
+                request.proofs.prepare(request.key.certificate, request.key.chain)
             return Signed(_sign_file(signer, request))
         except (FormatRefused, ContentChanged, ProviderError) as error:
             raise StepFailed(error.message, code=_code_of(error)) from error
@@ -83,6 +86,7 @@ class LocalSigning:
         spec: SignatureSpec,
         options: Mapping[str, str],
         stamps: Stamps | None,
+        proofs: Proofs | None,
     ) -> FileSigner:
         detached, pem = options.get(DETACHED) == _YES, options.get(PEM) == _YES
         rules = PdfRules.read(options)
@@ -90,7 +94,9 @@ class LocalSigning:
         with self._making:
             known = self._signers.get(place)
             if known is None:
-                signer = signer_for(format, key, spec, detached=detached, pem=pem, pdf=rules, stamps=stamps)
+                signer = signer_for(
+                    format, key, spec, detached=detached, pem=pem, pdf=rules, stamps=stamps, proofs=proofs
+                )
                 known = (key, signer)
                 self._signers[place] = known
         return known[1]

@@ -7,7 +7,7 @@ from typing import BinaryIO
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format, Stamps
+from bulksigner.contract.signing import Format, Proofs, Stamps
 from bulksigner.formats.model import Checked, Expectation, FileSigner, PdfRules
 from bulksigner.formats.spec import BASELINE_B
 
@@ -25,12 +25,15 @@ def signer_for(
     pem: bool = False,
     pdf: PdfRules = _AS_IT_IS,
     stamps: Stamps | None = None,
+    proofs: Proofs | None = None,
 ) -> FileSigner:
     """Make the signer of a format; `detached` and `pem` concern CAdES alone, `pdf` PAdES (BEY-11).
 
-    `stamps` are used where the specification asks for a time stamp; raises `PermanentFailure` where they are absent.
+    `stamps` are used where the specification asks for a time stamp, `proofs` where it asks for the proof of chains;
+    raises `PermanentFailure` where they are absent.
     """
     stamps = _choose_stamps(spec, stamps)
+    proofs = _choose_proofs(spec, proofs)
     if format is Format.CADES and spec.joining is not None:
         from bulksigner.formats.cms_join import JoiningSigner
 
@@ -65,6 +68,17 @@ def _choose_stamps(spec: SignatureSpec, stamps: Stamps | None) -> Stamps | None:
             code="sign.timestamp-failed",
         )
     return stamps
+
+
+def _choose_proofs(spec: SignatureSpec, proofs: Proofs | None) -> Proofs | None:
+    if not spec.is_proven:
+        return None
+    if proofs is None:
+        raise PermanentFailure(
+            f"{spec.name} asks for the proof of chains, and nothing here collects it.",
+            code="sign.revocation-data-missing",
+        )
+    return proofs
 
 
 def check(

@@ -7,38 +7,21 @@ from __future__ import annotations
 
 import io
 
-import attrs
 from asn1crypto import crl, ocsp, x509
 from pyhanko.pdf_utils.misc import PdfError
 
 from bulksigner.contract.errors import PermanentFailure
+from bulksigner.contract.signing import ValidationData
 from bulksigner.formats import der
 from bulksigner.formats.unsigned import add_cms_unsigned, open_cms
 
-__all__ = ["ValidationData", "add_cms_validation_data", "add_cms_values", "add_pdf_validation_data"]
+__all__ = ["add_cms_validation_data", "add_cms_values", "add_pdf_validation_data"]
 
 CERTIFICATE_VALUES = "1.2.840.113549.1.9.16.2.23"
 REVOCATION_VALUES = "1.2.840.113549.1.9.16.2.24"
 _OCSP_RESPONSE = der.object_identifier("1.3.6.1.5.5.7.16.2")
 _CERTIFICATES, _LISTS = 0xA0, 0xA1
 _VERSION_WITH_OTHERS = der.integer(5)
-
-
-@attrs.frozen
-class ValidationData:
-    """The proof of one chain: certificates, revocation lists and OCSP responses, each DER."""
-
-    certificates: tuple[bytes, ...]
-    lists: tuple[bytes, ...] = ()
-    answers: tuple[bytes, ...] = ()
-
-    def join(self, other: ValidationData) -> ValidationData:
-        """Return both without what is there twice, such as those of a signer and of its time stamp."""
-        return ValidationData(
-            tuple(dict.fromkeys(self.certificates + other.certificates)),
-            tuple(dict.fromkeys(self.lists + other.lists)),
-            tuple(dict.fromkeys(self.answers + other.answers)),
-        )
 
 
 def add_cms_validation_data(cms: bytes, data: ValidationData) -> bytes:

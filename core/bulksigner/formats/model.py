@@ -11,7 +11,7 @@ import attrs
 from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format, Measured
+from bulksigner.contract.signing import Format, Measured, ValidationData
 
 __all__ = [
     "CheckFailed",
@@ -22,6 +22,7 @@ __all__ = [
     "FormatRefused",
     "JudgeStamp",
     "PdfRules",
+    "ProofJudge",
 ]
 
 
@@ -69,6 +70,21 @@ JudgeStamp = Callable[[bytes, bytes], datetime.datetime]
 """Takes a token and what it must cover, and returns its time; raises `BulkSignerError` where it does not count."""
 
 
+class ProofJudge(Protocol):
+    """Decides whether the data found in a signed file proves a chain by itself, up to a root of this host.
+
+    Each member raises `BulkSignerError` where it does not.
+    """
+
+    def judge_signer(self, certificate: bytes, data: ValidationData) -> None:
+        """Judge the proof of a signer."""
+        ...
+
+    def judge_stamp(self, token: bytes, data: ValidationData) -> None:
+        """Judge the proof of the service that signed a time stamp."""
+        ...
+
+
 class FileSigner(Protocol):
     """Signs files of one format with one opened key; everything that does not differ by file is made once."""
 
@@ -87,7 +103,8 @@ class Expectation:
     """What a check holds an artifact against; it gets nothing else from the signing step (BEY-01).
 
     `spec` says what the signature must carry; without it any kind of signature of the format will do.
-    `judge_stamp` decides on time stamps as this host trusts them; a specification with one needs it.
+    `judge_stamp` decides on time stamps as this host trusts them; a specification with one needs it. `proof_judge`
+    decides on the proof of chains, which a specification with one needs besides.
     """
 
     format: Format
@@ -96,6 +113,7 @@ class Expectation:
     spec: SignatureSpec | None = None
     may_be_repaired: bool = False
     judge_stamp: JudgeStamp | None = attrs.field(default=None, eq=False, repr=False)
+    proof_judge: ProofJudge | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen

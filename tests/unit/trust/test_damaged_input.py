@@ -13,9 +13,10 @@ import pytest
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.signing import ValidationData
 from bulksigner.formats.chain import build_chain, check_revocation, check_usage, next_update
 from bulksigner.formats.icp_brasil import read_holder
-from bulksigner.formats.long_term import ValidationData, add_cms_validation_data, add_cms_values
+from bulksigner.formats.long_term import add_cms_validation_data, add_cms_values
 from bulksigner.formats.timestamp import build_request, read_response, read_token
 from bulksigner.formats.unsigned import add_cms_timestamp, list_cms_unsigned, stamped_in_cms
 from bulksigner.testing.authority_server import AuthorityServer

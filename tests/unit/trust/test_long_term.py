@@ -12,11 +12,10 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.validation import validate_pdf_signature
 from pyhanko.sign.validation.dss import DocumentSecurityStore
 
-from bulksigner.contract.signing import Measured
+from bulksigner.contract.signing import Measured, ValidationData
 from bulksigner.formats.cades import CadesSigner
 from bulksigner.formats.chain import ChainProblem, ChainRefused
 from bulksigner.formats.long_term import (
-    ValidationData,
     add_cms_validation_data,
     add_cms_values,
     add_pdf_validation_data,
@@ -37,7 +36,7 @@ def sign(signer, content: bytes) -> bytes:
 
 
 def collect(trust_bench, issued) -> ValidationData:
-    return trust_bench.validation().collect(issued.certificate_der, issued.chain_der, moment=trust_bench.clock())
+    return trust_bench.validation().collect(issued.certificate_der, issued.chain_der, moment=trust_bench.clock())[0]
 
 
 @pytest.mark.parametrize("ocsp", [False, True])
