@@ -65,6 +65,10 @@ class Stamps(Protocol):
         """Return the token over `content`, DER (RFC 3161)."""
         ...
 
+    def stamp_digest(self, sha256: bytes) -> bytes:
+        """Return the token over content whose SHA-256 (32 bytes) is given."""
+        ...
+
     def make(self, signature: bytes) -> bytes:
         """Return the unsigned attributes of a CMS signer that hold the token over its signature value."""
         ...

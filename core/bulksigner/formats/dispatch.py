@@ -41,7 +41,11 @@ def signer_for(
     if format is Format.CADES:
         from bulksigner.formats.cades import CadesSigner
 
-        return CadesSigner(key, spec, detached=detached, pem=pem, additions=stamps)
+        if stamps is None or proofs is None:
+            return CadesSigner(key, spec, detached=detached, pem=pem, additions=stamps)
+        from bulksigner.formats.cms_proof import CmsProof
+
+        return CadesSigner(key, spec, detached=detached, pem=pem, proof=CmsProof(key, spec, stamps, proofs))
     if format is Format.PADES:
         from bulksigner.formats.pades import PadesSigner
 
@@ -91,7 +95,8 @@ def check(
 ) -> Checked:
     """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34).
 
-    `original` is the file that was signed; only the checks of further signatures and of repaired files read it again.
+    `original` is the file that was signed; only the checks of further signatures, of repaired files and
+    of archived signatures that are detached read it again.
     """
     if expectation.spec is not None and expectation.spec.joining is not None and original is not None:
         from bulksigner.formats.cms_join_check import check_joined
@@ -100,7 +105,7 @@ def check(
     if expectation.format is Format.CADES:
         from bulksigner.formats.cms_check import check_cms
 
-        return check_cms(artifact, expectation, detached=detached, pem=pem)
+        return check_cms(artifact, expectation, detached=detached, pem=pem, content=original)
     if expectation.format is Format.PADES:
         from bulksigner.formats.pades_check import check_pdf
 

@@ -20,6 +20,7 @@ __all__ = [
     "Expectation",
     "FileSigner",
     "FormatRefused",
+    "Hashed",
     "JudgeStamp",
     "PdfRules",
     "ProofJudge",
@@ -66,7 +67,15 @@ class PdfRules:
         return cls(*(options.get(field.name) == "true" for field in attrs.fields(cls)))
 
 
-JudgeStamp = Callable[[bytes, bytes], datetime.datetime]
+@attrs.frozen
+class Hashed:
+    """What a time stamp covers, where it is too long to be held: its digest, and by which algorithm."""
+
+    algorithm: str
+    digest: bytes
+
+
+JudgeStamp = Callable[[bytes, bytes | Hashed], datetime.datetime]
 """Takes a token and what it must cover, and returns its time; raises `BulkSignerError` where it does not count."""
 
 
@@ -82,6 +91,10 @@ class ProofJudge(Protocol):
 
     def judge_stamp(self, token: bytes, data: ValidationData) -> None:
         """Judge the proof of the service that signed a time stamp."""
+        ...
+
+    def list_issuers(self, certificate: bytes, others: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return the issuers of a certificate up to a root of this host, by the others found beside it."""
         ...
 
 

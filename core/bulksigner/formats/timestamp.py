@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.formats import der
+from bulksigner.formats.model import Hashed
 
 __all__ = ["Timestamp", "TimestampRefused", "build_request", "list_certificates", "read_response", "read_token"]
 
@@ -75,13 +76,16 @@ def read_response(
     return stamp
 
 
-def read_token(token: bytes, content: bytes) -> Timestamp:
+def read_token(token: bytes, content: bytes | Hashed) -> Timestamp:
     """Check a token found in a signature over what it must stamp; raises `TimestampRefused`."""
     stamp, info = _read(token)
     algorithm = str(info["message_imprint"]["hash_algorithm"]["algorithm"].native)
     if algorithm not in _HASHES:
         raise TimestampRefused(f"the token stamps by {algorithm}")
-    _check_imprint(info, hashlib.new(algorithm, content).digest(), algorithm)
+    if isinstance(content, Hashed):
+        _check_imprint(info, content.digest, content.algorithm)
+    else:
+        _check_imprint(info, hashlib.new(algorithm, content).digest(), algorithm)
     return stamp
 
 

@@ -117,6 +117,12 @@ class ChainJudge:
             raise ChainRefused(ChainProblem.UNKNOWN_ISSUER, "a certificate of the chain is not in the signature.")
         check_revocation(certificate, issuers, roots, crls=data.lists, ocsps=data.answers, moment=self.clock())
 
+    def list_issuers(self, certificate: bytes, others: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return the issuers of a certificate up to a root; raises `ChainRefused` where it leads to none."""
+        roots = [root.encoded for root in self.trust.roots]
+        known = (*others, *self.trust.list_above((certificate, *others)))
+        return tuple(link.issuer for link in build_chain(certificate, known, roots, moment=self.clock()))
+
     def judge_stamp(self, token: bytes, data: ValidationData) -> None:
         """Raise `BulkSignerError` where the data is not enough for the service that signed a token."""
         self.judge_signer(list_certificates(token)[0], data)

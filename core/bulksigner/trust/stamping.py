@@ -9,6 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from bulksigner.contract.certificate import Digest
+from bulksigner.formats.model import Hashed
 from bulksigner.formats.timestamp import TimestampRefused, read_token
 from bulksigner.formats.unsigned import encode_timestamp, stamp_room
 from bulksigner.trust.proving import ChainJudge, EvidencePlan, SignatureProofs
@@ -57,7 +58,13 @@ class SignatureStamps:
 
     def stamp(self, content: bytes) -> bytes:
         """Return the token over `content`. Raises `TimestampsFailed`."""
-        token = self._client.stamp(content, self._digest).token
+        return self._keep(self._client.stamp(content, self._digest).token)
+
+    def stamp_digest(self, sha256: bytes) -> bytes:
+        """Return the token over content whose SHA-256 is given. Raises `TimestampsFailed`."""
+        return self._keep(self._client.stamp_digest(sha256).token)
+
+    def _keep(self, token: bytes) -> bytes:
         with self._guard:
             # A service that begins to send longer tokens costs one file, not all that follow.
             self._room, self._sample = max(self._room, stamp_room(token)), token
@@ -79,7 +86,7 @@ class Stamping:
     proofs: SignatureProofs | None = None
     proof_judge: ChainJudge | None = None
 
-    def judge(self, token: bytes, covered: bytes) -> datetime.datetime:
+    def judge(self, token: bytes, covered: bytes | Hashed) -> datetime.datetime:
         """Return the time of a token found in a signed file over what it must cover.
 
         Raises `TimestampRefused` or `ChainRefused` where it is damaged, of something else, or of nobody trusted here.

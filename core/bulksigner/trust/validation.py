@@ -18,6 +18,7 @@ from bulksigner.formats.chain import (
     build_chain,
     check_revocation,
     check_usage,
+    is_list_of,
 )
 from bulksigner.observability.redaction import mask_cpf
 from bulksigner.trust.evidence import Evidence, EvidenceDesk
@@ -108,7 +109,8 @@ class CertificateValidation:
         evidence = self._check_revocation(certificate, path, roots)
         certificates = (certificate, *(link.issuer for link in path))
         until = self._clock() + self._recheck
-        data = ValidationData(certificates, tuple(evidence.lists), tuple(evidence.answers))
+        lists = (one for one in evidence.lists if is_list_of(one, certificates))
+        data = ValidationData(certificates, tuple(dict.fromkeys(lists)), tuple(dict.fromkeys(evidence.answers)))
         return data, min(until, evidence.until or until)
 
     def _check(self, key: OpenedKey, require_non_repudiation: bool) -> Verdict:
