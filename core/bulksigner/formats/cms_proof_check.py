@@ -19,7 +19,7 @@ from bulksigner.formats.der_reader import (
     Reader,
     dotted,
 )
-from bulksigner.formats.evidence_check import check_evidence
+from bulksigner.formats.evidence_check import check_evidence, check_sound
 from bulksigner.formats.model import CheckFailed, Hashed, JudgeStamp, ProofJudge
 from bulksigner.formats.stamp_check import UNSIGNED, check_token
 from bulksigner.formats.timestamp import list_certificates
@@ -108,6 +108,7 @@ class CmsProofCheck:
         if parts.infos is not None:
             raise CheckFailed("The CMS has revocation data beside its certificates, where its attributes hold it.")
         tokens = []
+        inside = tuple(one.encoded for one in parts.certificates.reader("CMS certificates").take_all())
         if _STAMP in found:
             tokens.append((found[_STAMP].value.encoded, parts.value))
         references = [found[kind] for kind in (_CERTIFICATE_REFERENCES, _REVOCATION_REFERENCES) if kind in found]
@@ -130,19 +131,18 @@ class CmsProofCheck:
             _check_revocation_references(found, data)
             chain = data.certificates
         else:
-            inside = parts.certificates.reader("CMS certificates").take_all()
-            chain = self._chain(parts.certificate, tuple(one.encoded for one in inside))
+            chain = self._chain(parts.certificate, inside)
             if _REVOCATION_REFERENCES in found:
                 _list_revocation_references(found[_REVOCATION_REFERENCES].value, len(chain))
-        if chain[:1] != (parts.certificate,):
-            raise CheckFailed("The values of the certificates do not begin with that of the signer.")
+        if chain[:1] != (parts.certificate,) or not set(inside) <= set(chain):
+            raise CheckFailed("The certificates in the signature are not those of the chain of its signer.")
         if _CERTIFICATE_REFERENCES in found:
             _check_certificate_references(found[_CERTIFICATE_REFERENCES].value, chain[1:])
 
     def _check_token(self, token: bytes, covered: bytes | Hashed) -> None:
         check_token(token, covered, self.spec, self.judge_stamp)
         service, others = list_certificates(token)
-        check_evidence((service,), ValidationData((service, *others)))
+        check_sound((service, *others), self._chain(service, others))
 
     def _archived(self, parts: _Parts, found: dict[str, _Attribute], unsigned: Element) -> Hashed:
         """Hash what the archive's time stamp covers: all of the SignedData but itself (RFC 5126 6.4.1)."""
@@ -158,7 +158,7 @@ class CmsProofCheck:
         try:
             return (certificate, *self.proof_judge.list_issuers(certificate, others))
         except BulkSignerError as error:
-            raise CheckFailed(f"The chain of the signer does not count: {error.message}") from error
+            raise CheckFailed(f"A chain of the signature does not count: {error.message}") from error
 
     def _judge(self, certificate: bytes, tokens: list[bytes], data: ValidationData) -> None:
         assert self.proof_judge is not None

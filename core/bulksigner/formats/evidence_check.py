@@ -17,7 +17,7 @@ from cryptography.x509 import ocsp
 from bulksigner.contract.signing import ValidationData
 from bulksigner.formats.model import CheckFailed
 
-__all__ = ["check_evidence"]
+__all__ = ["check_evidence", "check_sound"]
 
 _DAMAGE = (ValueError, TypeError, AttributeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion)
 
@@ -52,6 +52,23 @@ def _check_chains(leaves: Iterable[bytes], certificates: list[x509.Certificate])
                 used.append(issuer)
     if len(used) != len(certificates):
         raise CheckFailed("A certificate in the signature is damaged, or belongs to none of its chains.")
+    _require_issued(certificates, certificates)
+
+
+def check_sound(certificates: Iterable[bytes], known: Iterable[bytes]) -> None:
+    """Require that each certificate is issued by another of them, by itself, or by one that is known otherwise."""
+    try:
+        found = [x509.load_der_x509_certificate(one) for one in certificates]
+        others = [x509.load_der_x509_certificate(one) for one in known]
+    except _DAMAGE as error:
+        raise CheckFailed("A certificate in the signature cannot be read.") from error
+    _require_issued(found, [*found, *others])
+
+
+def _require_issued(certificates: list[x509.Certificate], issuers: list[x509.Certificate]) -> None:
+    # A damaged one may still serve as the issuer of others.
+    if not all(any(_is_issued(one, issuer) for issuer in issuers) for one in certificates):
+        raise CheckFailed("A certificate in the signature is damaged, or of an issuer that is not there.")
 
 
 def _encode(certificate: x509.Certificate) -> bytes:
