@@ -49,7 +49,11 @@ def signer_for(
     if format is Format.PADES:
         from bulksigner.formats.pades import PadesSigner
 
-        return PadesSigner(key, spec, additions=stamps, rules=pdf)
+        if stamps is None or proofs is None:
+            return PadesSigner(key, spec, additions=stamps, rules=pdf)
+        from bulksigner.formats.pdf_proof import PdfProof
+
+        return PadesSigner(key, spec, additions=stamps, rules=pdf, proof=PdfProof(key, spec, stamps, proofs, pdf))
     if spec.is_plain_xml:
         from bulksigner.formats.xml_plain import PlainXmlSigner
 

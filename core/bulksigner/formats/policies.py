@@ -126,7 +126,7 @@ class Policy:
         if not made.issuperset(self.required_signed):
             return "it requires signed attributes that are not made here"
         if not _MADE_UNSIGNED.issuperset(self.required_unsigned) or (
-            self.format is Format.PADES and self.proof > Proof.STAMP
+            self.format is Format.PADES and self.proof is Proof.ARCHIVE
         ):
             return "it requires revocation data or time stamps of an archive"
         if not any(rule.algorithm is key.algorithm and rule.least_bits <= key.bits for rule in self.key_rules):
