@@ -6,6 +6,7 @@ import datetime
 import enum
 import functools
 import pickle
+from pathlib import Path
 
 import attrs
 
@@ -95,6 +96,8 @@ class SignatureSpec:
     not_after: datetime.date | None = None
     is_plain_xml: bool = False
     joining: Joining | None = None
+    artifacts: tuple[Path, ...] = ()
+    """Files that a PDF of the policy carries: the policy, the list of approved policies, and the list's signature."""
     proof: Proof = Proof.NONE
     required_unsigned: tuple[str, ...] = ()
 

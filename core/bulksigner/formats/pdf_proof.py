@@ -24,6 +24,9 @@ _DOCUMENT_STAMP = "ETSI.RFC3161"
 _ARRAYS = {"/Cert": "/Certs", "/CRL": "/CRLs", "/OCSP": "/OCSPs"}
 """Names of the same things in the entry of one signature and in the store (ISO 32000-2 12.8.4.3)."""
 
+_ARTIFACTS = ("/PBAD_PolicyArtifact", "/PBAD_LpaArtifact", "/PBAD_LpaSignature")
+"""What ICP-Brasil adds to an entry, in the plural to the store (DOC-ICP-15.03, tables A.19, A.20)."""
+
 
 class PdfProof:
     """Completes the signatures of one key under one specification."""
@@ -34,6 +37,7 @@ class PdfProof:
         self._proofs = proofs
         self._rules = rules
         # The policies want it from AD-RC on (DOC-ICP-15.03, table A.22), the baselines at B-LTA.
+        self._artifacts = [path.read_bytes() for path in spec.artifacts] if spec.proof is Proof.ARCHIVE else []
         self._is_archived = spec.policy is not None or spec.proof is Proof.ARCHIVE
 
     def complete(self, document: io.BytesIO, contents: bytes, token: bytes, *, field_name: str) -> None:
@@ -43,7 +47,7 @@ class PdfProof:
         """
         certificate, chain = self._key.certificate, tuple(self._key.chain)
         data = self._proofs.collect(certificate, chain).join(self._proofs.collect_stamp(token))
-        _append_store(document, contents, data, self._rules)
+        _append_store(document, contents, data, self._artifacts, self._rules)
         if self._is_archived:
             self._stamp_document(document, field_name)
 
@@ -62,7 +66,9 @@ class PdfProof:
             content[start + 1 : start + 1 + 2 * len(token)] = token.hex().encode()
 
 
-def _append_store(document: io.BytesIO, contents: bytes, data: ValidationData, rules: PdfRules) -> None:
+def _append_store(
+    document: io.BytesIO, contents: bytes, data: ValidationData, artifacts: list[bytes], rules: PdfRules
+) -> None:
     """Append a revision with the data in the security store, under an entry for the signature with these contents."""
     writer = open_update(document, rules)
     root = writer.root
@@ -83,6 +89,11 @@ def _append_store(document: io.BytesIO, contents: bytes, data: ValidationData, r
         entry[pdf_name(name)] = generic.ArrayObject(added)
         known = entry_of(store, _ARRAYS[name], ())
         store[pdf_name(_ARRAYS[name])] = generic.ArrayObject([*known, *added])
+    for name, artifact in zip(_ARTIFACTS, artifacts, strict=False):
+        reference = writer.add_object(generic.StreamObject(stream_data=artifact))
+        entry[pdf_name(name)] = reference
+        known = entry_of(store, f"{name}s", ())
+        store[pdf_name(f"{name}s")] = generic.ArrayObject([*known, reference])
     entries = generic.DictionaryObject(entry_of(store, "/VRI", {}))
     # ISO 32000-2, table 261: the name is the SHA-1 of the contents, zeros included; it proves nothing.
     entries[pdf_name(f"/{hashlib.sha1(contents).hexdigest().upper()}")] = writer.add_object(entry)  # noqa: S324

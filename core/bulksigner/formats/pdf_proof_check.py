@@ -20,8 +20,9 @@ from bulksigner.formats.timestamp import list_certificates
 __all__ = ["DocumentStamp", "check_proof", "read_signed_length"]
 
 _ARRAYS = {"/Cert": "/Certs", "/CRL": "/CRLs", "/OCSP": "/OCSPs"}
+_ARTIFACTS = ("/PBAD_PolicyArtifact", "/PBAD_LpaArtifact", "/PBAD_LpaSignature")
 _ENTRY_KEYS = frozenset({"/Type", *_ARRAYS})
-_STORE_KEYS = frozenset({"/Type", "/VRI", *_ARRAYS.values()})
+_STORE_KEYS = frozenset({"/Type", "/VRI", *_ARRAYS.values(), *(f"{name}s" for name in _ARTIFACTS)})
 _STAMP_KEYS = frozenset({"/Type", "/Filter", "/SubFilter", "/Contents", "/ByteRange"})
 
 
@@ -79,7 +80,8 @@ def check_proof(
     spec, judge = expectation.spec, expectation.proof_judge
     if spec is None or judge is None:
         raise CheckFailed("The PDF proves itself, and nothing here tells who is trusted (Signing:Trust).")
-    data, store = _read_store(pdf, contents, lengths[0])
+    artifacts = [path.read_bytes() for path in spec.artifacts] if spec.proof is Proof.ARCHIVE else []
+    data, store = _read_store(pdf, contents, lengths[0], artifacts)
     service = list_certificates(stamp)[0]
     check_evidence((expectation.certificate, service), data)
     try:
@@ -114,7 +116,9 @@ def require_stamp_keys(value: PdfDict) -> None:
         raise CheckFailed("The dictionary of the document time stamp is not one.")
 
 
-def _read_store(pdf: PdfFile, contents: bytes, original_length: int) -> tuple[ValidationData, set[int]]:
+def _read_store(
+    pdf: PdfFile, contents: bytes, original_length: int, artifacts: list[bytes]
+) -> tuple[ValidationData, set[int]]:
     """Read the entry of the signature, and list the objects that it is made of."""
     catalog = pdf.dictionary(pdf.trailer.get("/Root"), "document catalog")
     reference = catalog.get("/DSS")
@@ -122,7 +126,8 @@ def _read_store(pdf: PdfFile, contents: bytes, original_length: int) -> tuple[Va
     entries = pdf.dictionary(store.get("/VRI"), "entries in its security store")
     name = f"/{hashlib.sha1(contents).hexdigest().upper()}"  # noqa: S324 - a name, ISO 32000-2 table 261
     entry = pdf.dictionary(entries.get(name), "entry of the signature in its security store")
-    if not set(entry) <= _ENTRY_KEYS or not set(store) <= _STORE_KEYS:
+    asked = dict(zip(_ARTIFACTS, artifacts, strict=False))
+    if not set(entry) <= _ENTRY_KEYS | set(asked) or not set(store) <= _STORE_KEYS:
         raise CheckFailed("The security store holds something that its level does not ask for.")
     if (entry.get("/Type"), store.get("/Type")) != ("/VRI", "/DSS"):
         raise CheckFailed("The security store, or the entry of the signature in it, has no /Type.")
@@ -136,6 +141,13 @@ def _read_store(pdf: PdfFile, contents: bytes, original_length: int) -> tuple[Va
             raise CheckFailed(f"The security store's {plural} is not what the entry of the signature names.")
         pieces[key] = tuple(_content(pdf, one) for one in named)
         objects |= {one.number for one in named}
+    for artifact in _ARTIFACTS:
+        added = [one for one in _references(pdf, store.get(f"{artifact}s")) if pdf.offset_of(one) >= original_length]
+        if added != ([entry.get(artifact)] if artifact in asked else []):
+            raise CheckFailed(f"The security store's {artifact}s is not what the entry of the signature names.")
+        if artifact in asked and _content(pdf, added[0]) != asked[artifact]:
+            raise CheckFailed(f"The security store's {artifact}s does not hold the file of the host.")
+        objects |= {one.number for one in added}
     earlier = [value for key, value in entries.items() if key != name]
     if any(isinstance(one, Reference) and pdf.offset_of(one) >= original_length for one in earlier):
         raise CheckFailed("The security store has a new entry beside that of the signature.")

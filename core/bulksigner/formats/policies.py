@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -85,7 +86,8 @@ class Policy:
     """One version of one policy.
 
     `required_unsigned` are what it wants beside the signature, such as a time stamp. `withdrawn` says why nothing new
-    is signed with it, empty where there is no such reason. `roots` are common names of the roots it lists.
+    is signed with it, empty where there is no such reason. `roots` are common names of the roots it lists. `artifacts`
+    are the files that a PDF of it carries, empty where they are not at hand.
     """
 
     format: Format
@@ -99,6 +101,7 @@ class Policy:
     key_rules: tuple[KeyRule, ...]
     roots: tuple[str, ...] = ()
     withdrawn: str = ""
+    artifacts: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -125,10 +128,13 @@ class Policy:
         made = _MADE_IN_XML if self.format is Format.XADES else _MADE_IN_CMS
         if not made.issuperset(self.required_signed):
             return "it requires signed attributes that are not made here"
-        if not _MADE_UNSIGNED.issuperset(self.required_unsigned) or (
-            self.format is Format.PADES and self.proof is Proof.ARCHIVE
-        ):
+        if not _MADE_UNSIGNED.issuperset(self.required_unsigned):
             return "it requires revocation data or time stamps of an archive"
+        if self.format is Format.PADES and self.proof is Proof.ARCHIVE and not self.artifacts:
+            return (
+                "it requires its own file, LPA_PAdES.der and LPA_PAdES.p7s inside the PDF, which the folder of "
+                "Signing:Policies:Path must hold"
+            )
         if not any(rule.algorithm is key.algorithm and rule.least_bits <= key.bits for rule in self.key_rules):
             allowed = sorted({f"{rule.algorithm.name} from {rule.least_bits} bits" for rule in self.key_rules})
             return f"it allows {' and '.join(allowed)}, and the key is {key.algorithm.name} of {key.bits} bits"
@@ -153,6 +159,7 @@ class Policy:
             key_rules=self.key_rules,
             not_before=self.not_before,
             not_after=self.not_after,
+            artifacts=self.artifacts,
             proof=self.proof,
             required_unsigned=self.required_unsigned,
         )
