@@ -22,7 +22,6 @@ from bulksigner.formats.der_reader import (
 from bulksigner.formats.evidence_check import check_evidence, check_sound
 from bulksigner.formats.model import CheckFailed, Hashed, JudgeStamp, ProofJudge
 from bulksigner.formats.stamp_check import UNSIGNED, check_token
-from bulksigner.formats.timestamp import list_certificates
 
 __all__ = ["CmsProofCheck"]
 
@@ -95,7 +94,7 @@ class CmsProofCheck:
         token = found[_STAMP].value.encoded
         self._check_token(token, parts.value)
         data = _read_evidence(parts)
-        check_evidence((parts.certificate, list_certificates(token)[0]), data)
+        check_evidence((parts.certificate, self._open(token)[0]), data)
         self._judge(parts.certificate, [token], data)
         if self.spec.proof is Proof.ARCHIVE:
             archive = found[_ARCHIVE_STAMP_V3].value.encoded
@@ -141,7 +140,7 @@ class CmsProofCheck:
 
     def _check_token(self, token: bytes, covered: bytes | Hashed) -> None:
         check_token(token, covered, self.spec, self.judge_stamp)
-        service, others = list_certificates(token)
+        service, others = self._open(token)
         check_sound((service, *others), self._chain(service, others))
 
     def _archived(self, parts: _Parts, found: dict[str, _Attribute], unsigned: Element) -> Hashed:
@@ -152,6 +151,13 @@ class CmsProofCheck:
         for encoded in (parts.certificates.encoded, *(one.encoded for one in parts.fields), _wrap(UNSIGNED, rest)):
             hashed.update(encoded)
         return Hashed("sha256", hashed.digest())
+
+    def _open(self, token: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+        assert self.proof_judge is not None
+        try:
+            return self.proof_judge.list_certificates(token)
+        except BulkSignerError as error:
+            raise CheckFailed(f"A time stamp of the signature cannot be read: {error.message}") from error
 
     def _chain(self, certificate: bytes, others: tuple[bytes, ...]) -> tuple[bytes, ...]:
         assert self.proof_judge is not None
@@ -175,7 +181,7 @@ class CmsProofCheck:
         proven: dict[bytes, ValidationData] = {}
         try:
             for token in tokens:
-                service = list_certificates(token)[0]
+                service = self._open(token)[0]
                 inside = _read_token_values(token)
                 if inside is not None:
                     check_evidence((service,), inside)

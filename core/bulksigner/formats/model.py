@@ -93,6 +93,10 @@ class ProofJudge(Protocol):
         """Judge the proof of the service that signed a time stamp."""
         ...
 
+    def list_certificates(self, token: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+        """Return the certificate that signed a time stamp, and the others in it."""
+        ...
+
     def list_issuers(self, certificate: bytes, others: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """Return the issuers of a certificate up to a root of this host, by the others found beside it."""
         ...

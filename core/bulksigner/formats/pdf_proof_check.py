@@ -15,7 +15,6 @@ from bulksigner.formats.model import CheckFailed, Expectation, Hashed, ProofJudg
 from bulksigner.formats.pdf_reader import PdfFile
 from bulksigner.formats.pdf_syntax import PdfDict, PdfString, PdfValue, Reference, Stream
 from bulksigner.formats.stamp_check import check_token
-from bulksigner.formats.timestamp import list_certificates
 
 __all__ = ["DocumentStamp", "check_proof", "read_signed_length"]
 
@@ -82,11 +81,13 @@ def check_proof(
         raise CheckFailed("The PDF proves itself, and nothing here tells who is trusted (Signing:Trust).")
     artifacts = [path.read_bytes() for path in spec.artifacts] if spec.proof is Proof.ARCHIVE else []
     data, store = _read_store(pdf, contents, lengths[0], artifacts)
-    service = list_certificates(stamp)[0]
-    check_evidence((expectation.certificate, service), data)
     try:
+        service = judge.list_certificates(stamp)[0]
+        check_evidence((expectation.certificate, service), data)
         judge.judge_signer(expectation.certificate, data)
         judge.judge_stamp(stamp, data)
+    except CheckFailed:
+        raise
     except BulkSignerError as error:
         raise CheckFailed(f"What should prove the signature does not: {error.message}") from error
     is_archived = spec.policy is not None or spec.proof is Proof.ARCHIVE
@@ -102,8 +103,8 @@ def check_document_stamp(
     covered = hashlib.sha256(memoryview(data)[: found.contents.start])
     covered.update(memoryview(data)[found.contents.end :])
     check_token(found.token, Hashed("sha256", covered.digest()), spec, expectation.judge_stamp)
-    service, others = list_certificates(found.token)
     try:
+        service, others = judge.list_certificates(found.token)
         known = (service, *judge.list_issuers(service, others))
     except BulkSignerError as error:
         raise CheckFailed(f"The document time stamp does not count: {error.message}") from error

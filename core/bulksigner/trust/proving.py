@@ -117,6 +117,10 @@ class ChainJudge:
             raise ChainRefused(ChainProblem.UNKNOWN_ISSUER, "a certificate of the chain is not in the signature.")
         check_revocation(certificate, issuers, roots, crls=data.lists, ocsps=data.answers, moment=self.clock())
 
+    def list_certificates(self, token: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+        """Return the certificate that signed a token and the others in it; raises `TimestampRefused`."""
+        return list_certificates(token)
+
     def list_issuers(self, certificate: bytes, others: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """Return the issuers of a certificate up to a root; raises `ChainRefused` where it leads to none."""
         roots = [root.encoded for root in self.trust.roots]
