@@ -241,6 +241,7 @@ def _extend_form(writer: Any, field_reference: Any) -> None:
 
 
 def end_last_line(document: io.BytesIO) -> None:
+    """Let what is appended begin on a line of its own."""
     document.seek(-1, io.SEEK_END)
     if document.read(1) not in b"\r\n":
         document.write(b"\n")
