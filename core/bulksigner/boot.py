@@ -28,7 +28,7 @@ from bulksigner.settings.choices import Installed
 from bulksigner.settings.load import LoadedSettings, check_choices, load
 from bulksigner.settings.schema import CollectedSchema
 from bulksigner.settings.variables import HostVariables
-from bulksigner.trust.evidence import EvidenceDesk
+from bulksigner.trust.proving import EvidencePlan
 from bulksigner.trust.roots import TrustSet, load_trust
 from bulksigner.trust.validation import CertificateValidation
 
@@ -143,13 +143,16 @@ def new_owner(variables: HostVariables) -> Owner:
 
 def plan_validation(foundation: Foundation) -> CertificateValidation:
     """Return the check of certificates as the settings want it; nothing is fetched before it is asked (CFG-92)."""
+    return _plan_evidence(foundation).open(foundation.trust, utc_now)
+
+
+def _plan_evidence(foundation: Foundation) -> EvidencePlan:
     core = foundation.settings.core
     given = core.signing.trust
-    desk = EvidenceDesk(
-        core.storage.root / "revocation", utc_now, given.offline, given.crls_path, given.fetch_timeout_seconds
-    )
     recheck = datetime.timedelta(minutes=given.recheck_minutes)
-    return CertificateValidation(foundation.trust, desk, recheck=recheck, clock=utc_now)
+    return EvidencePlan(
+        core.storage.root / "revocation", recheck, given.offline, given.crls_path, given.fetch_timeout_seconds
+    )
 
 
 def plan_stamping(foundation: Foundation) -> StampingPlan | None:
@@ -164,7 +167,7 @@ def plan_stamping(foundation: Foundation) -> StampingPlan | None:
         TimestampService(one.url, one.policy, one.user, one.password or None, float(one.timeout_seconds))
         for one in given
     )
-    return StampingPlan(tuple(services), foundation.trust)
+    return StampingPlan(tuple(services), foundation.trust, _plan_evidence(foundation))
 
 
 def product_version() -> str:

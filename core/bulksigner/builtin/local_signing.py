@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import BulkSignerError, KeyTrouble, PermanentFailure, ProviderError, StepFailed
@@ -14,7 +16,6 @@ from bulksigner.contract.signing import (
     Refused,
     Signed,
     SigningRequest,
-    Stamps,
     Unknown,
     Waiting,
 )
@@ -53,7 +54,9 @@ class LocalSigning:
             spec = request.spec or BASELINE_B
             signer = self._signer(request.key, request, spec)
             if spec.is_stamped and request.stamps is not None:
-                _prepare(request.stamps)
+                _prepare(request.stamps.prepare)
+            if spec.is_proven and request.proofs is not None:
+                _prepare(partial(request.proofs.prepare, request.key.certificate, request.key.chain))
             return Signed(_sign_file(signer, request))
         except (FormatRefused, ContentChanged, ProviderError) as error:
             raise StepFailed(error.message, code=_code_of(error), trouble=error.trouble) from error
@@ -83,16 +86,24 @@ class LocalSigning:
             known = self._signers.get(place)
             if known is None:
                 signer = signer_for(
-                    request.format, key, spec, detached=detached, pem=pem, pdf=rules, stamps=request.stamps
+                    request.format,
+                    key,
+                    spec,
+                    detached=detached,
+                    pem=pem,
+                    pdf=rules,
+                    stamps=request.stamps,
+                    proofs=request.proofs,
                 )
                 known = (key, signer)
                 self._signers[place] = known
         return known[1]
 
 
-def _prepare(stamps: Stamps) -> None:
+def _prepare(act: Callable[[], None]) -> None:
+    """Do what comes before the key is used."""
     try:
-        stamps.prepare()
+        act()
     except ProviderError as error:
         raise StepFailed(error.message, code=_code_of(error), trouble=KeyTrouble.UNUSED) from error
 

@@ -83,6 +83,7 @@ _ROWS = (
     ErrorCode("sign.failed", None, "Signing failed", text_on_job=True),
     ErrorCode("sign.certificate-invalid", None, "The certificate was refused before signing", text_on_job=True),
     ErrorCode("sign.timestamp-failed", None, "No time-stamp service gave a stamp", text_on_job=True),
+    ErrorCode("sign.revocation-data-missing", None, "The proof of the certificates is not to be had", text_on_job=True),
     ErrorCode("pdf.encrypted", None, "The PDF is encrypted, and stays so"),
     ErrorCode("pdf.repaired", None, "The PDF is repaired before it is signed"),
     ErrorCode("pdf.hybrid", None, "The PDF has a hybrid cross-reference"),

@@ -6,12 +6,13 @@ import datetime
 import enum
 import functools
 import pickle
+from pathlib import Path
 
 import attrs
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm
 
-__all__ = ["CertificateElement", "Joining", "KeyRule", "PolicyIdentifier", "SignatureSpec"]
+__all__ = ["CertificateElement", "Joining", "KeyRule", "PolicyIdentifier", "Proof", "SignatureSpec"]
 
 
 class CertificateElement(enum.Enum):
@@ -26,6 +27,23 @@ class Joining(enum.Enum):
 
     PARALLEL = "Parallel"
     COUNTER = "Counter"
+
+
+class Proof(enum.IntEnum):
+    """How far a signature proves itself by what stands beside it unsigned; each step asks for what the earlier ones do.
+
+    Where a policy names the attributes of its level (`SignatureSpec.required_unsigned`), it is those that are made.
+    """
+
+    NONE = 0
+    STAMP = 1
+    """A time stamp over the signature value."""
+    REFERENCES = 2
+    """Digests of the certificates and of the revocation data of its chain, and a time stamp over them."""
+    VALUES = 3
+    """The certificates and the revocation data themselves; the level B-LT where no policy is named."""
+    ARCHIVE = 4
+    """A time stamp over all of it; the level B-LTA where no policy is named."""
 
 
 @attrs.frozen
@@ -59,7 +77,8 @@ class SignatureSpec:
     names of properties in XAdES. `key_rules` are empty where any key of the format will do. Signatures are made from
     `not_before` to `not_after`, both days included, in UTC. `is_plain_xml` asks for an XML signature without XAdES
     properties, beside the element it signs (BEY-13). `joining` asks for a signature on a CMS file that arrives signed.
-    `is_stamped` asks for a time stamp over the signature value, as the one thing that is not signed.
+    `proof` is what else belongs to it and is not signed; `required_unsigned` are the policy's names of it, as object
+    identifiers in CMS and as names of properties in XAdES, and empty where the containers of ETSI's baselines hold it.
     """
 
     name: str
@@ -77,7 +96,20 @@ class SignatureSpec:
     not_after: datetime.date | None = None
     is_plain_xml: bool = False
     joining: Joining | None = None
-    is_stamped: bool = False
+    artifacts: tuple[Path, ...] = ()
+    """Files that a PDF of the policy carries: the policy, the list of approved policies, and the list's signature."""
+    proof: Proof = Proof.NONE
+    required_unsigned: tuple[str, ...] = ()
+
+    @property
+    def is_stamped(self) -> bool:
+        """Tell whether time stamps belong to it."""
+        return self.proof >= Proof.STAMP
+
+    @property
+    def is_proven(self) -> bool:
+        """Tell whether certificates and revocation data of its chains belong to it, or digests of them."""
+        return self.proof > Proof.STAMP
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel as bytes that are made and read once: the same few specifications go to workers with every job."""

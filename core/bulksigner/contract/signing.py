@@ -21,12 +21,14 @@ __all__ = [
     "Measured",
     "Overtaken",
     "PdfChoice",
+    "Proofs",
     "Refused",
     "Signed",
     "SigningMethod",
     "SigningRequest",
     "Stamps",
     "Unknown",
+    "ValidationData",
     "Waiting",
 ]
 
@@ -77,8 +79,50 @@ class Stamps(Protocol):
         """Return the token over `content`, DER (RFC 3161)."""
         ...
 
+    def stamp_digest(self, sha256: bytes) -> bytes:
+        """Return the token over content whose SHA-256 (32 bytes) is given."""
+        ...
+
     def make(self, signature: bytes) -> bytes:
         """Return the unsigned attributes of a CMS signer that hold the token over its signature value."""
+        ...
+
+
+@attrs.frozen
+class ValidationData:
+    """The proof of chains: certificates with their roots, revocation lists and OCSP responses, each DER."""
+
+    certificates: tuple[bytes, ...]
+    lists: tuple[bytes, ...] = ()
+    answers: tuple[bytes, ...] = ()
+
+    def join(self, other: ValidationData) -> ValidationData:
+        """Return both without what is there twice, such as those of a signer and of its time stamp."""
+        return ValidationData(
+            tuple(dict.fromkeys(self.certificates + other.certificates)),
+            tuple(dict.fromkeys(self.lists + other.lists)),
+            tuple(dict.fromkeys(self.answers + other.answers)),
+        )
+
+
+class Proofs(Protocol):
+    """Collects what proves chains later; safe in several threads, and all of it may wait for the network.
+
+    What was collected is kept until it ends. Each member raises `TemporaryFailure` with the code
+    `sign.revocation-data-missing` where the proof of a chain is not to be had, and `PermanentFailure` with the code
+    `sign.certificate-invalid` where a certificate is not good or was revoked.
+    """
+
+    def prepare(self, certificate: bytes, chain: tuple[bytes, ...]) -> None:
+        """Raise where the proof of a signer, or of the time-stamp service, is not to be had before the key is used."""
+        ...
+
+    def collect(self, certificate: bytes, chain: tuple[bytes, ...]) -> ValidationData:
+        """Return the proof of a signer: its own certificate first, then its issuers up to the root."""
+        ...
+
+    def collect_stamp(self, token: bytes) -> ValidationData:
+        """Return the proof of the service that signed a time stamp, its own certificate first."""
         ...
 
 
@@ -102,6 +146,8 @@ class SigningRequest:
     """Where stamps come from if `spec.is_stamped`; None on a host that names no service."""
     pdf: PdfChoice | None = None
     """What the profile chose for PDF files; None where it chose nothing, and for other formats."""
+    proofs: Proofs | None = attrs.field(default=None, repr=False)
+    """Where the proof of chains comes from if `spec.is_proven`; None on a host that names no time-stamp service."""
 
 
 @attrs.frozen

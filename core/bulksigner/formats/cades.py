@@ -11,7 +11,9 @@ from typing import BinaryIO
 from bulksigner.contract.certificate import Digest, OpenedKey
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
-from bulksigner.formats.cms import Additions, SignedData
+from bulksigner.formats import der
+from bulksigner.formats.cms import DATA, Additions, SignedData, open_content
+from bulksigner.formats.cms_proof import CmsProof, Finished
 from bulksigner.formats.measuring import MeasuringWriter, Sink, read_blocks, require_same
 
 __all__ = ["CadesSigner"]
@@ -31,9 +33,11 @@ class CadesSigner:
         detached: bool = False,
         pem: bool = False,
         additions: Additions | None = None,
+        proof: CmsProof | None = None,
     ) -> None:
         self._key = key
         self._additions = additions
+        self._proof = proof
         self._signed_data = SignedData(key, spec, with_signing_time=spec.cades_signing_time)
         self._detached = detached
         self._pem = pem
@@ -51,9 +55,9 @@ class CadesSigner:
 
     def _write(self, source: BinaryIO, sink: Sink, expected: Measured, signed_at: datetime.datetime) -> None:
         if self._detached:
-            attributes, signature = self._sign_content(source, expected, signed_at)
-            sink.write(self._signed_data.detached(attributes, signature, self._add_to(signature)))
-        elif self._signed_data.signature_length_fixed and self._additions is None:
+            attributes, signature, finished = self._sign_and_finish(source, expected, signed_at)
+            sink.write(finished.layout.detached(attributes, signature, finished.unsigned))
+        elif self._signed_data.signature_length_fixed and self._additions is None and self._proof is None:
             self._write_attached_at_once(source, sink, expected, signed_at)
         else:
             self._write_attached_after(source, sink, expected, signed_at)
@@ -75,15 +79,29 @@ class CadesSigner:
 
         The length of an ECDSA signature is, and that of what is added to a signature.
         """
-        attributes, signature = self._sign_content(source, expected, signed_at)
-        unsigned = self._add_to(signature)
-        head = self._signed_data.before_content(expected.length, len(attributes), len(signature), len(unsigned))
-        sink.write(head)
+        attributes, signature, finished = self._sign_and_finish(source, expected, signed_at)
+        layout, unsigned = finished.layout, finished.unsigned
+        sink.write(layout.before_content(expected.length, len(attributes), len(signature), len(unsigned)))
         _read_content(source, expected, Digest.SHA256, sink.write)
-        sink.write(self._signed_data.tail(attributes, signature, unsigned))
+        sink.write(layout.tail(attributes, signature, unsigned))
 
-    def _add_to(self, signature: bytes) -> bytes:
-        return b"" if self._additions is None else self._additions.make(signature)
+    def _sign_and_finish(
+        self, source: BinaryIO, expected: Measured, signed_at: datetime.datetime
+    ) -> tuple[bytes, bytes, Finished]:
+        """Sign the content, and make what is unsigned and the layout that holds it."""
+        layout, proof = self._signed_data, self._proof
+        if proof is None:
+            attributes, signature = self._sign_content(source, expected, signed_at)
+            unsigned = b"" if self._additions is None else self._additions.make(signature)
+            return attributes, signature, Finished(layout, unsigned)
+        content = None
+        if proof.stamps_content:
+            # Content that lies outside follows the empty encapContentInfo (RFC 5126 6.4.1).
+            content = hashlib.sha256(der.sequence(DATA) if self._detached else open_content(expected.length))
+        copy = None if content is None else content.update
+        attributes, signature = self._sign_content(source, expected, signed_at, copy)
+        finished = proof.complete(layout, attributes, signature, sha256=expected.sha256, content=content)
+        return attributes, signature, finished
 
     def _sign_content(
         self,

@@ -29,7 +29,16 @@ from pyhanko_certvalidator.errors import (
 
 from bulksigner.contract.errors import PermanentFailure
 
-__all__ = ["ChainProblem", "ChainRefused", "Link", "build_chain", "check_revocation", "check_usage", "next_update"]
+__all__ = [
+    "ChainProblem",
+    "ChainRefused",
+    "Link",
+    "build_chain",
+    "check_revocation",
+    "check_usage",
+    "is_list_of",
+    "next_update",
+]
 
 T = TypeVar("T")
 
@@ -113,6 +122,12 @@ def check_usage(certificate: bytes, *, require_non_repudiation: bool) -> None:
         )
     if not usages & {"digital_signature", "non_repudiation"}:
         raise ChainRefused(ChainProblem.KEY_USAGE, f"{_describe(leaf)} may not sign documents by its key usage.")
+
+
+def is_list_of(revoked: bytes, certificates: Iterable[bytes]) -> bool:
+    """Tell whether a revocation list is of the issuer of one of some certificates."""
+    issuer = crl.CertificateList.load(revoked).issuer.dump()
+    return any(_load(one).issuer.dump() == issuer for one in certificates)
 
 
 def next_update(evidence: bytes, *, is_list: bool) -> datetime.datetime | None:

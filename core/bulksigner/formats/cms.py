@@ -5,6 +5,7 @@ Written from RFC 5652, RFC 5035 (ESS), RFC 5126 5.8.1 (policy) and RFC 5754 (alg
 
 from __future__ import annotations
 
+import copy
 import datetime
 import hashlib
 from collections.abc import Iterable
@@ -17,9 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import PolicyIdentifier, SignatureSpec
+from bulksigner.contract.signing import ValidationData
 from bulksigner.formats import der
 
-__all__ = ["COUNTERSIGNATURE", "DATA", "SIGNED_DATA", "Additions", "SignedData", "encode_unsigned"]
+__all__ = ["COUNTERSIGNATURE", "DATA", "SIGNED_DATA", "Additions", "SignedData", "encode_unsigned", "open_content"]
 
 DATA = der.object_identifier("1.2.840.113549.1.7.1")
 SIGNED_DATA = der.object_identifier("1.2.840.113549.1.7.2")
@@ -42,7 +44,8 @@ _SIGNATURE_ALGORITHMS = {
     (KeyAlgorithm.ECDSA, Digest.SHA256): der.sequence(der.object_identifier("1.2.840.10045.4.3.2")),
     (KeyAlgorithm.ECDSA, Digest.SHA512): der.sequence(der.object_identifier("1.2.840.10045.4.3.4")),
 }
-_VERSION_1 = der.integer(1)
+_VERSION_1, _VERSION_WITH_OTHERS = der.integer(1), der.integer(5)
+_OCSP_RESPONSE = der.object_identifier("1.3.6.1.5.5.7.16.2")
 
 
 class Additions(Protocol):
@@ -56,6 +59,13 @@ class Additions(Protocol):
     def make(self, signature: bytes) -> bytes:
         """Return the unsigned attributes for a signature value, as `encode_unsigned` writes them."""
         ...
+
+
+def open_content(length: int) -> bytes:
+    """Encode all of an encapContentInfo that stands before its content."""
+    octets = der.prefix(0x04, length)
+    wrapper = der.prefix(0xA0, len(octets) + length)
+    return der.prefix(0x30, len(DATA) + len(wrapper) + len(octets) + length) + DATA + wrapper + octets
 
 
 def encode_unsigned(attributes: Iterable[tuple[str, bytes]]) -> bytes:
@@ -81,16 +91,32 @@ class SignedData:
             raise PermanentFailure(f"A certificate of the key is not DER: {error}.") from error
         digest_algorithm = _DIGEST_ALGORITHMS[spec.digest]
         self._before_content = _VERSION_1 + der.set_of([digest_algorithm])
+        self.infos: tuple[bytes, ...] = ()
         self.issuer_and_serial = issuer_and_serial
         self.certificates = tuple(certificates)
         self.digest_algorithm = digest_algorithm
-        self._certificates = der.set_of(certificates, tag=0xA0)
+        self.evidence = der.set_of(certificates, tag=0xA0)
         self._signer_head = _VERSION_1 + issuer_and_serial + digest_algorithm
         self._signature_algorithm = _SIGNATURE_ALGORITHMS[key.algorithm, spec.digest]
         self._ess = _attribute(_SIGNING_CERTIFICATE_V2, _encode_ess(key.certificate, issuer, serial, spec.digest))
         self._fixed_attributes = [_attribute(_CONTENT_TYPE, DATA), self._ess]
         if spec.policy is not None:
             self._fixed_attributes.append(_attribute(_SIGNATURE_POLICY, _encode_policy(spec.policy)))
+
+    def with_evidence(self, data: ValidationData) -> SignedData:
+        """Return a layout with data among its certificates and revocation infos (EN 319 122-1 6.3).
+
+        With answers of OCSP a SignedData has version 5 (RFC 5652 5.1); they are wrapped by RFC 5940.
+        """
+        others = [der.element(0xA1, _OCSP_RESPONSE + answer) for answer in data.answers]
+        made = copy.copy(self)
+        made.certificates = tuple(sorted({*self.certificates, *data.certificates}))
+        made.infos = tuple(sorted({*self.infos, *data.lists, *others}))
+        infos = der.set_of(made.infos, tag=0xA1) if made.infos else b""
+        made.evidence = der.set_of(made.certificates, tag=0xA0) + infos
+        if others:
+            made._before_content = _VERSION_WITH_OTHERS + der.set_of([self.digest_algorithm])
+        return made
 
     def attributes(self, digest: bytes, signed_at: datetime.datetime) -> bytes:
         """Encode the signed attributes as the SET OF that is signed (RFC 5652 5.4)."""
@@ -121,16 +147,13 @@ class SignedData:
         self, content_length: int, attributes_length: int, signature_length: int, unsigned_length: int = 0
     ) -> bytes:
         """Encode all that stands before the content bytes of an attached signature, definite lengths throughout."""
-        octets = der.prefix(0x04, content_length)
-        wrapper = der.prefix(0xA0, len(octets) + content_length)
-        encapsulated = len(DATA) + len(wrapper) + len(octets) + content_length
-        opening = der.prefix(0x30, encapsulated)
-        head = self._head(len(opening) + encapsulated, attributes_length, signature_length, unsigned_length)
-        return head + opening + DATA + wrapper + octets
+        opening = open_content(content_length)
+        head = self._head(len(opening) + content_length, attributes_length, signature_length, unsigned_length)
+        return head + opening
 
     def tail(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
         """Encode all that stands after the content."""
-        return self._certificates + der.element(0x31, self.signer(attributes, signature, unsigned))
+        return self.evidence + der.element(0x31, self.signer(attributes, signature, unsigned))
 
     def signer(self, attributes: bytes, signature: bytes, unsigned: bytes = b"") -> bytes:
         """Encode the SignerInfo."""
@@ -145,7 +168,7 @@ class SignedData:
         signer = len(self._signer_head) + attributes_length + len(self._signature_algorithm) + octets
         signer += len(der.prefix(0x30, signer))
         signers = len(der.prefix(0x31, signer)) + signer
-        body = len(self._before_content) + encapsulated_length + len(self._certificates) + signers
+        body = len(self._before_content) + encapsulated_length + len(self.evidence) + signers
         opening = der.prefix(0x30, body)
         wrapper = der.prefix(0xA0, len(opening) + body)
         total = len(SIGNED_DATA) + len(wrapper) + len(opening) + body

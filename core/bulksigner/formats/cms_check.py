@@ -18,34 +18,56 @@ __all__ = ["Head", "Stream", "check_cms", "read_head"]
 
 _BLOCK_BYTES = 256 * 1024
 _TAIL_LIMIT_BYTES = 4 * 1024 * 1024
+_EVIDENCE_LIMIT_BYTES = 256 * 1024 * 1024
+_VERSIONS, _VERSIONS_WITH_EVIDENCE = (1,), (1, 5)
 _LINE_BYTES = 64 + 1
 _BEGIN = b"-----BEGIN PKCS7-----\n"
 _END = b"-----END PKCS7-----\n"
 
 
-def check_cms(artifact: BinaryIO, expectation: Expectation, *, detached: bool = False, pem: bool = False) -> Checked:
-    """Check a CMS file read back from storage; raise `CheckFailed` with the first thing that is wrong."""
+def check_cms(
+    artifact: BinaryIO,
+    expectation: Expectation,
+    *,
+    detached: bool = False,
+    pem: bool = False,
+    content: BinaryIO | None = None,
+) -> Checked:
+    """Check a CMS file read back from storage; raise `CheckFailed` with the first thing that is wrong.
+
+    `content` is what a detached signature is of; a time stamp of the archive covers it.
+    """
     raw = _MeasuredBlocks(artifact)
     stream = Stream(_decode_pem(raw) if pem else iter(raw))
-    head = read_head(stream)
-    original = expectation.original
+    spec, original = expectation.spec, expectation.original
+    is_proven = spec is not None and spec.is_proven
+    head = read_head(stream, versions=_VERSIONS_WITH_EVIDENCE if is_proven else _VERSIONS)
+    covered = hashlib.sha256(_open_content(head.content_length)) if is_proven else None
     if detached:
         if head.content_length is not None:
             raise CheckFailed("The signature has its content inside, where it should be detached.")
         if head.digest != "sha256":
             raise CheckFailed("A detached signature must use SHA-256 to be held against the original's SHA-256.")
         message_digest = original.sha256
+        if covered is not None and content is not None:
+            _hash_original(content, covered)
     else:
-        message_digest = _check_content(stream, head, original)
-    tail = stream.take(head.end - stream.position, limit=_TAIL_LIMIT_BYTES)
+        message_digest = _check_content(stream, head, original, covered)
+    tail = stream.take(head.end - stream.position, limit=_EVIDENCE_LIMIT_BYTES if is_proven else _TAIL_LIMIT_BYTES)
     stream.finish()
+    proof = None
+    if spec is not None and covered is not None:
+        from bulksigner.formats.cms_proof_check import CmsProofCheck
+
+        proof = CmsProofCheck(spec, expectation.judge_stamp, expectation.proof_judge, original.sha256, covered)
     facts = check_signer(
         tail,
         digest=head.digest,
         message_digest=message_digest,
         certificate=expectation.certificate,
-        spec=expectation.spec,
+        spec=spec,
         judge_stamp=expectation.judge_stamp,
+        proof=proof,
     )
     return Checked(raw.measured, facts.algorithm, head.digest, facts.signing_time)
 
@@ -124,14 +146,14 @@ class Head:
     end: int
 
 
-def read_head(stream: Stream) -> Head:
+def read_head(stream: Stream, *, versions: tuple[int, ...] = _VERSIONS) -> Head:
     """Read a SignedData up to its content (RFC 5652 5.1), holding all lengths against each other."""
     end = stream.open(SEQUENCE)
     if stream.take(len(SIGNED_DATA)) != SIGNED_DATA:
         raise CheckFailed("The file is not a CMS SignedData.")
     if stream.open(0xA0) != end or stream.open(SEQUENCE) != end:
         raise CheckFailed("The lengths of the CMS contradict each other.")
-    if stream.take(3) != bytes([INTEGER, 1, 1]):
+    if stream.take(3) not in {bytes([INTEGER, 1, version]) for version in versions}:
         raise CheckFailed("The CMS has another version than 1.")
     algorithms = Reader(stream.take(stream.open(SET) - stream.position), "CMS digest algorithms")
     digest = name_digest(algorithms.take(SEQUENCE))
@@ -146,7 +168,28 @@ def read_head(stream: Stream) -> Head:
     return Head(digest, encapsulated_end - stream.position, end)
 
 
-def _check_content(stream: Stream, head: Head, original: Measured) -> bytes:
+def _open_content(length: int | None) -> bytes:
+    """Return all of an encapContentInfo before its content; `read_head` took it in this one form."""
+    opening = DATA
+    if length is not None:
+        octets = _header(OCTET_STRING, length)
+        wrapped = len(octets) + length
+        opening = DATA + _header(0xA0, wrapped) + octets
+    return _header(SEQUENCE, len(opening) + (length or 0)) + opening
+
+
+def _header(tag: int, length: int) -> bytes:
+    octets = b"" if length < 0x80 else length.to_bytes((length.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 + len(octets) if octets else length]) + octets
+
+
+def _hash_original(content: BinaryIO, covered: hashlib._Hash) -> None:
+    content.seek(0)
+    while block := content.read(_BLOCK_BYTES):
+        covered.update(block)
+
+
+def _check_content(stream: Stream, head: Head, original: Measured, covered: hashlib._Hash | None) -> bytes:
     """Hold the content against the original and return its digest."""
     if head.content_length is None:
         raise CheckFailed("The signature has no content inside.")
@@ -156,6 +199,8 @@ def _check_content(stream: Stream, head: Head, original: Measured) -> bytes:
     other = None if head.digest == "sha256" else hashlib.new(head.digest)
     for piece in stream.pieces(head.content_length):
         sha256.update(piece)
+        if covered is not None:
+            covered.update(piece)
         if other is not None:
             other.update(piece)
     if sha256.digest() != original.sha256:

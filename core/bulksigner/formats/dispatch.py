@@ -7,7 +7,7 @@ from typing import BinaryIO
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import SignatureSpec
-from bulksigner.contract.signing import Format, Stamps
+from bulksigner.contract.signing import Format, Proofs, Stamps
 from bulksigner.formats.model import Checked, Expectation, FileSigner, PdfRules
 from bulksigner.formats.spec import BASELINE_B
 
@@ -25,12 +25,15 @@ def signer_for(
     pem: bool = False,
     pdf: PdfRules = _AS_IT_IS,
     stamps: Stamps | None = None,
+    proofs: Proofs | None = None,
 ) -> FileSigner:
     """Make the signer of a format; `detached` and `pem` concern CAdES alone, `pdf` PAdES (BEY-11).
 
-    `stamps` are used where the specification asks for a time stamp; raises `PermanentFailure` where they are absent.
+    `stamps` are used where the specification asks for a time stamp, `proofs` where it asks for the proof of chains;
+    raises `PermanentFailure` where they are absent.
     """
     stamps = _choose_stamps(spec, stamps)
+    proofs = _choose_proofs(spec, proofs)
     if format is Format.CADES and spec.joining is not None:
         from bulksigner.formats.cms_join import JoiningSigner
 
@@ -38,11 +41,19 @@ def signer_for(
     if format is Format.CADES:
         from bulksigner.formats.cades import CadesSigner
 
-        return CadesSigner(key, spec, detached=detached, pem=pem, additions=stamps)
+        if stamps is None or proofs is None:
+            return CadesSigner(key, spec, detached=detached, pem=pem, additions=stamps)
+        from bulksigner.formats.cms_proof import CmsProof
+
+        return CadesSigner(key, spec, detached=detached, pem=pem, proof=CmsProof(key, spec, stamps, proofs))
     if format is Format.PADES:
         from bulksigner.formats.pades import PadesSigner
 
-        return PadesSigner(key, spec, additions=stamps, rules=pdf)
+        if stamps is None or proofs is None:
+            return PadesSigner(key, spec, additions=stamps, rules=pdf)
+        from bulksigner.formats.pdf_proof import PdfProof
+
+        return PadesSigner(key, spec, additions=stamps, rules=pdf, proof=PdfProof(key, spec, stamps, proofs, pdf))
     if spec.is_plain_xml:
         from bulksigner.formats.xml_plain import PlainXmlSigner
 
@@ -67,6 +78,17 @@ def _choose_stamps(spec: SignatureSpec, stamps: Stamps | None) -> Stamps | None:
     return stamps
 
 
+def _choose_proofs(spec: SignatureSpec, proofs: Proofs | None) -> Proofs | None:
+    if not spec.is_proven:
+        return None
+    if proofs is None:
+        raise PermanentFailure(
+            f"{spec.name} asks for the proof of chains, and nothing here collects it.",
+            code="sign.revocation-data-missing",
+        )
+    return proofs
+
+
 def check(
     artifact: BinaryIO,
     expectation: Expectation,
@@ -77,7 +99,8 @@ def check(
 ) -> Checked:
     """Check a signed file of the expected format; raise `CheckFailed` with the first thing that is wrong (ICP-34).
 
-    `original` is the file that was signed; only the checks of further signatures and of repaired files read it again.
+    `original` is the file that was signed; only the checks of further signatures, of repaired files and
+    of archived signatures that are detached read it again.
     """
     if expectation.spec is not None and expectation.spec.joining is not None and original is not None:
         from bulksigner.formats.cms_join_check import check_joined
@@ -86,7 +109,7 @@ def check(
     if expectation.format is Format.CADES:
         from bulksigner.formats.cms_check import check_cms
 
-        return check_cms(artifact, expectation, detached=detached, pem=pem)
+        return check_cms(artifact, expectation, detached=detached, pem=pem, content=original)
     if expectation.format is Format.PADES:
         from bulksigner.formats.pades_check import check_pdf
 

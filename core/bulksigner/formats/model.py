@@ -12,7 +12,7 @@ from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.errors import BulkSignerError, join
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.settings import Secret
-from bulksigner.contract.signing import Format, Measured, PdfChoice
+from bulksigner.contract.signing import Format, Measured, PdfChoice, ValidationData
 
 __all__ = [
     "CheckFailed",
@@ -21,8 +21,10 @@ __all__ = [
     "Expectation",
     "FileSigner",
     "FormatRefused",
+    "Hashed",
     "JudgeStamp",
     "PdfRules",
+    "ProofJudge",
 ]
 
 
@@ -74,8 +76,39 @@ class PdfRules:
         )
 
 
-JudgeStamp = Callable[[bytes, bytes], datetime.datetime]
+@attrs.frozen
+class Hashed:
+    """What a time stamp covers, where it is too long to be held: its digest, and by which algorithm."""
+
+    algorithm: str
+    digest: bytes
+
+
+JudgeStamp = Callable[[bytes, bytes | Hashed], datetime.datetime]
 """Takes a token and what it must cover, and returns its time; raises `BulkSignerError` where it does not count."""
+
+
+class ProofJudge(Protocol):
+    """Decides whether the data found in a signed file proves a chain by itself, up to a root of this host.
+
+    Each member raises `BulkSignerError` where it does not.
+    """
+
+    def judge_signer(self, certificate: bytes, data: ValidationData) -> None:
+        """Judge the proof of a signer."""
+        ...
+
+    def judge_stamp(self, token: bytes, data: ValidationData) -> None:
+        """Judge the proof of the service that signed a time stamp."""
+        ...
+
+    def list_certificates(self, token: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+        """Return the certificate that signed a time stamp, and the others in it."""
+        ...
+
+    def list_issuers(self, certificate: bytes, others: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return the issuers of a certificate up to a root of this host, by the others found beside it."""
+        ...
 
 
 class FileSigner(Protocol):
@@ -96,7 +129,8 @@ class Expectation:
     """What a check holds an artifact against; it gets nothing else from the signing step (BEY-01).
 
     `spec` says what the signature must carry; without it any kind of signature of the format will do.
-    `judge_stamp` decides on time stamps as this host trusts them; a specification with one needs it.
+    `judge_stamp` decides on time stamps as this host trusts them; a specification with one needs it. `proof_judge`
+    decides on the proof of chains, which a specification with one needs besides.
     """
 
     format: Format
@@ -107,6 +141,7 @@ class Expectation:
     judge_stamp: JudgeStamp | None = attrs.field(default=None, eq=False, repr=False)
     passwords: tuple[Secret, ...] = ()
     """What may open an original that is protected."""
+    proof_judge: ProofJudge | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen

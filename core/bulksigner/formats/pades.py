@@ -19,8 +19,10 @@ from bulksigner.contract.validation import Finding
 from bulksigner.formats.cms import Additions, SignedData
 from bulksigner.formats.measuring import require_same
 from bulksigner.formats.model import FormatRefused, PdfRules
+from bulksigner.formats.unsigned import read_timestamp
 
 if TYPE_CHECKING:
+    from bulksigner.formats.pdf_proof import PdfProof
     from bulksigner.formats.pdf_update import EmptySignature
 
 __all__ = ["MAX_DOCUMENT_BYTES", "PadesSigner", "look_at_pdf"]
@@ -47,6 +49,7 @@ class PadesSigner:
         *,
         additions: Additions | None = None,
         rules: PdfRules = _AS_IT_IS,
+        proof: PdfProof | None = None,
     ) -> None:
         # pyHanko takes a third of a second to import: paid here, by processes that sign PDF files.
         from bulksigner.formats import pdf_update
@@ -58,6 +61,7 @@ class PadesSigner:
         self._key = key
         self._spec = spec
         self._additions = additions
+        self._proof = proof
         self._rules = rules
         # The policies forbid signingTime in a PDF; the time is the dictionary's /M (ICP-10).
         self._signed_data = SignedData(key, spec, with_signing_time=False)
@@ -80,13 +84,23 @@ class PadesSigner:
             signed.update(content[end:])
             attributes = self._signed_data.attributes(signed.digest(), signed_at)
             signature = self._key.sign(attributes, digest)
-            cms = self._signed_data.detached(attributes, signature, additions.make(signature) if additions else b"")
+            unsigned = additions.make(signature) if additions else b""
+            cms = self._signed_data.detached(attributes, signature, unsigned)
             if 2 * len(cms) > end - start - 2:
                 raise PermanentFailure(
                     "What is added to the signature is larger than the room kept for it in the PDF; retry the job.",
                     code="sign.timestamp-failed",
                 )
             content[start + 1 : start + 1 + 2 * len(cms)] = cms.hex().encode()
+            if self._proof is None:
+                artifact.update(content[length:])
+                target.write(content)
+                return Measured(len(content), artifact.digest())
+            contents = bytes.fromhex(bytes(content[start + 1 : end - 1]).decode())
+        self._proof.complete(
+            document.buffer, contents, read_timestamp(unsigned), field_name=f"Stamp{expected.sha256[:8].hex()}"
+        )
+        with document.buffer.getbuffer() as content:
             artifact.update(content[length:])
             target.write(content)
             return Measured(len(content), artifact.digest())

@@ -6,17 +6,23 @@ import datetime
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+import attrs
+
+from bulksigner.contract.certificate import KeyAlgorithm
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Measured
 from bulksigner.formats.cms_check import Stream, read_head
-from bulksigner.formats.model import Checked, CheckFailed, Expectation
+from bulksigner.formats.model import Checked, CheckFailed, Expectation, Hashed
 from bulksigner.formats.pdf_reader import PdfFile
 from bulksigner.formats.pdf_syntax import PdfDict, PdfString, Reference
 from bulksigner.formats.policy_check import check_moment
 from bulksigner.formats.signer_check import FORBIDDEN_IN_PDF, check_signer
+
+if TYPE_CHECKING:
+    from bulksigner.formats.pdf_proof_check import DocumentStamp
 
 __all__ = ["check_pdf", "require_readable"]
 
@@ -45,15 +51,84 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | N
         raise CheckFailed("The original is not inside the signed PDF: the bytes before the signature differ.")
     whole = digest.copy()
     whole.update(view[original.length :])
+    if expectation.spec is None or not expectation.spec.is_proven:
+        signed = _check_signed(PdfFile(data, expectation.passwords), view, original.length, digest, expectation)
+    else:
+        signed = _check_proven(data, original.length, digest, expectation)
+    return Checked(Measured(len(data), whole.digest()), signed.algorithm, signed.digest, signed.moment, repair)
+
+
+def _check_proven(data: bytes, original_length: int, digest: hashlib._Hash, expectation: Expectation) -> _Signed:
+    """Check the signed revision by itself, and then what was added behind it to prove it."""
+    from bulksigner.formats import pdf_proof_check
+
+    tokens = []
+
+    def judge(token: bytes, covered: bytes | Hashed) -> datetime.datetime:
+        if expectation.judge_stamp is None:
+            raise CheckFailed("nothing here tells whose time stamps are trusted (Signing:Trust).")
+        tokens.append(token)
+        return expectation.judge_stamp(token, covered)
 
     pdf = PdfFile(data, expectation.passwords)
-    reference, signature = _find_signature(pdf, original.length)
+    end = pdf_proof_check.read_signed_length(pdf, original_length)
+    if end > len(data):
+        raise CheckFailed("The signature's /ByteRange goes beyond the end of the file.")
+    view = memoryview(data)[:end]
+    before = PdfFile(view, expectation.passwords)
+    signed = _check_signed(before, view, original_length, digest, attrs.evolve(expectation, judge_stamp=judge))
+    stamp = _find_document_stamp(pdf, end, len(data))
+    pdf_proof_check.check_proof(
+        pdf,
+        before,
+        expectation,
+        contents=bytes.fromhex(signed.contents.written[1:-1].decode("ascii")),
+        stamp=tokens[0],
+        document_stamp=stamp,
+        lengths=(original_length, end),
+    )
+    if stamp is not None and expectation.spec is not None and expectation.proof_judge is not None:
+        pdf_proof_check.check_document_stamp(stamp, data, expectation.spec, expectation, expectation.proof_judge)
+    return signed
+
+
+def _find_document_stamp(pdf: PdfFile, signed_length: int, length: int) -> DocumentStamp | None:
+    from bulksigner.formats import pdf_proof_check
+
+    fields = list(pdf_proof_check.new_fields(pdf, signed_length))
+    if not fields:
+        return None
+    field, reference = fields[-1]
+    value = pdf.dictionary(reference, "dictionary of the document time stamp")
+    pdf_proof_check.require_stamp_keys(value)
+    contents = value["/Contents"]
+    if not isinstance(contents, PdfString) or not contents.written.startswith(b"<"):
+        raise CheckFailed("The document time stamp's /Contents is not a hexadecimal string.")
+    _check_byte_range(value, contents, signed_length, length)
+    return pdf_proof_check.DocumentStamp(field, reference, contents, _decode_contents(contents))
+
+
+@attrs.frozen
+class _Signed:
+    """What the signature in a PDF says."""
+
+    algorithm: KeyAlgorithm
+    digest: str
+    moment: datetime.datetime
+    contents: PdfString
+
+
+def _check_signed(
+    pdf: PdfFile, data: memoryview, original_length: int, digest: hashlib._Hash, expectation: Expectation
+) -> _Signed:
+    """Check the new signature, which must cover all of `data`; `digest` is the running SHA-256 of the original."""
+    reference, signature = _find_signature(pdf, original_length)
     _check_kind(signature, expectation.spec)
     moment = _read_time(pdf, reference, signature)
     contents = signature.get("/Contents")
     if not isinstance(contents, PdfString) or not contents.written.startswith(b"<"):
         raise CheckFailed("The signature dictionary's /Contents is not a hexadecimal string.")
-    _check_byte_range(signature, contents, original.length, len(data))
+    _check_byte_range(signature, contents, original_length, len(data))
     cms = _decode_contents(contents)
 
     stream = Stream(iter((cms,)))
@@ -63,10 +138,10 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | N
     tail = stream.take(head.end - stream.position, limit=len(cms))
     stream.finish()
     if head.digest == "sha256":
-        digest.update(view[original.length : contents.start])
+        digest.update(data[original_length : contents.start])
     else:
-        digest = hashlib.new(head.digest, view[: contents.start])
-    digest.update(view[contents.end :])
+        digest = hashlib.new(head.digest, data[: contents.start])
+    digest.update(data[contents.end :])
     facts = check_signer(
         tail,
         digest=head.digest,
@@ -78,7 +153,7 @@ def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | N
     )
     if expectation.spec is not None:
         check_moment(moment, expectation.spec)
-    return Checked(Measured(len(data), whole.digest()), facts.algorithm, head.digest, moment, repair)
+    return _Signed(facts.algorithm, head.digest, moment, contents)
 
 
 def _find_repaired(data: bytes, original: Measured, staged: BinaryIO) -> tuple[Measured, str | None]:

@@ -55,7 +55,7 @@ class Empty(Protocol):
     @property
     def sub_filter(self) -> str: ...
     @property
-    def signed_at(self) -> datetime.datetime: ...
+    def signed_at(self) -> datetime.datetime | None: ...
     @property
     def reserved_bytes(self) -> int: ...
 
@@ -256,6 +256,8 @@ class _Update:
 
 
 def _signature_dictionary(signature: Empty) -> bytes:
+    if signature.signed_at is None:
+        raise Unusual("a signature without a time")
     moment = signature.signed_at.astimezone(datetime.UTC)
     time = f"D:{moment.year:04}{moment:%m%d%H%M%S}+00'00'"
     names = f"/Type /Sig\n/Filter /{signature.filter}\n/SubFilter /{signature.sub_filter}\n"

@@ -40,6 +40,7 @@ class PdfFile:
         if start is None:
             raise CheckFailed("The PDF does not end with startxref and %%EOF.")
         self._sections: list[Section] = []
+        self._starts: list[int] = []
         self._pending: list[int] = [int(start[1])]
         self._seen: set[int] = set()
         self._packed: dict[int, dict[int, PdfValue]] = {}
@@ -84,6 +85,13 @@ class PdfFile:
         if entry is None or entry.kind == 0:
             return -1
         return entry.first if entry.kind == 1 else self._container_of(entry)
+
+    def numbers_since(self, offset: int) -> set[int]:
+        """Return the numbers of the objects that cross-references at or behind an offset list."""
+        while self._pending and self._pending[0] >= offset:
+            self._read_next_section()
+        found = zip(self._starts, self._sections, strict=True)
+        return {number for start, section in found if start >= offset for number in section.numbers()}
 
     def _load(self, reference: Reference) -> Placed:
         entry = self._find(reference.number)
@@ -133,10 +141,11 @@ class PdfFile:
             stream = self._read_object(start, None)
             if not isinstance(stream, Stream):
                 raise CheckFailed(f"The PDF has no cross-reference at byte {start}.")
-            section = StreamSection.read(stream, self._content(stream))
+            section = StreamSection.read(stream, self.content(stream))
             if not self._pending:
                 self._pending = _offsets(section.trailer, "/Prev")
         self._sections.append(section)
+        self._starts.append(start)
         return section
 
     def _read_object(self, offset: int, number: int | None) -> PdfValue:
@@ -151,7 +160,8 @@ class PdfFile:
                 return Stream(value, stream.end(), int(header[1]), int(header[2]))
         return value
 
-    def _content(self, stream: Stream) -> bytes:
+    def content(self, stream: Stream) -> bytes:
+        """Return the decoded content of a stream."""
         length = self.resolve(stream.entries.get("/Length")).value
         if not isinstance(length, int) or not 0 <= length <= len(self._data) - stream.start:
             raise CheckFailed(f"The PDF has a stream without its length at byte {stream.start}.")
@@ -167,7 +177,7 @@ class PdfFile:
             stream = self._read_object(offset, number)
             if not isinstance(stream, Stream):
                 raise CheckFailed(f"The PDF has no object stream at byte {offset}.")
-            content = self._content(stream)
+            content = self.content(stream)
             first, count = stream.entries.get("/First"), stream.entries.get("/N")
             if not isinstance(first, int) or not isinstance(count, int):
                 raise CheckFailed(f"The PDF has an object stream without its index at byte {offset}.")

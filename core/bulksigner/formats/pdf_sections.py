@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import attrs
@@ -39,6 +39,10 @@ class Section(Protocol):
 
     def find(self, data: bytes | memoryview, number: int) -> Entry | None:
         """Find the entry of an object, or None where the section does not have it."""
+        ...
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of all objects that have an entry."""
         ...
 
 
@@ -81,6 +85,11 @@ class TableSection:
                 return Entry(int(entry[3] == b"n"), int(entry[1]), int(entry[2]))
         return None
 
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of all entries."""
+        for first, count, _, _ in self.subsections:
+            yield from range(first, first + count)
+
 
 @attrs.frozen
 class StreamSection:
@@ -105,6 +114,11 @@ class StreamSection:
             list(zip(index[::2], index[1::2], strict=True)),
             content,
         )
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of all rows."""
+        for first, count in self.ranges:
+            yield from range(first, first + count)
 
     def find(self, data: bytes | memoryview, number: int) -> Entry | None:  # noqa: ARG002 - the rows were decoded
         """Find an entry by its row."""

@@ -25,7 +25,7 @@ from bulksigner.formats.pdf_protection import open_protected
 from bulksigner.formats.stamp import Stamp
 from bulksigner.formats.stamp_place import Spot, find_spot
 
-__all__ = ["EmptySignature", "append_signature", "entry_of"]
+__all__ = ["EmptySignature", "append_signature", "end_last_line", "entry_of", "open_update"]
 
 # ETSI EN 319 142-1 5.5 asks for this mark of a PAdES signature in a PDF 1.7.
 _ESIC = DeveloperExtension(
@@ -43,12 +43,15 @@ _SIGNATURES_EXIST_APPEND_ONLY = 3
 
 @attrs.frozen
 class EmptySignature:
-    """What goes into the signature dictionary, and how many bytes of CMS to keep room for."""
+    """What goes into the signature dictionary, and how many bytes of CMS to keep room for.
+
+    Without `signed_at` it is that of a document time stamp.
+    """
 
     field_name: str
     filter: str
     sub_filter: str
-    signed_at: datetime.datetime
+    signed_at: datetime.datetime | None
     reserved_bytes: int
     stamp: Stamp | None = None
     """What is shown of it on a page; None for nothing."""
@@ -80,7 +83,7 @@ def append_signature(
         require_unlocked(writer.root, name, entry_of)
         contents, byte_range = _add_field(writer, signature, spot)
         place = "object written again"
-        _end_last_line(document)
+        end_last_line(document)
         writer.write_in_place()
     except FormatRefused:
         raise
@@ -93,8 +96,17 @@ def append_signature(
     length = document.seek(0, io.SEEK_END)
     document.seek(byte_range.offset)
     document.write(f"[0 {start} {end} {length - end}]".encode().ljust(_BYTE_RANGE_CHARACTERS))
-    _require_readable(document, before, rules)
+    if signature.signed_at is not None:
+        _require_readable(document, before, rules)
     return start, end
+
+
+def open_update(document: io.BytesIO, rules: PdfRules) -> Any:
+    """Return the writer of one more update of a document that this process signed; raises `FormatRefused`."""
+    reader = PdfFileReader(document, strict=True)
+    if "/Encrypt" in reader.trailer:
+        open_protected(reader, rules)
+    return _Update(document, prev=reader)
 
 
 def _require_readable(document: io.BytesIO, original_length: int, rules: PdfRules) -> None:
@@ -170,14 +182,15 @@ def _add_field(writer: Any, signature: EmptySignature, spot: Spot) -> tuple[_Ver
     byte_range = _Verbatim(b" " * _BYTE_RANGE_CHARACTERS)
     value = generic.DictionaryObject(
         {
-            pdf_name("/Type"): pdf_name("/Sig"),
+            pdf_name("/Type"): pdf_name("/DocTimeStamp" if signature.signed_at is None else "/Sig"),
             pdf_name("/Filter"): pdf_name("/" + signature.filter),
             pdf_name("/SubFilter"): pdf_name("/" + signature.sub_filter),
             pdf_name("/Contents"): contents,
             pdf_name("/ByteRange"): byte_range,
-            pdf_name("/M"): _time(writer, signature.signed_at),
         }
     )
+    if signature.signed_at is not None:
+        value[pdf_name("/M")] = _time(writer, signature.signed_at)
     if signature.stamp is not None:
         for key, text in (("/Reason", signature.stamp.choice.reason), ("/Location", signature.stamp.choice.location)):
             if text:
@@ -210,7 +223,7 @@ def _add_field(writer: Any, signature: EmptySignature, spot: Spot) -> tuple[_Ver
 
 
 def _draw(writer: Any, signature: EmptySignature, spot: Spot) -> Any:
-    if signature.stamp is None or 0 in spot.size:
+    if signature.stamp is None or signature.signed_at is None or 0 in spot.size:
         return None
     return signature.stamp.draw(writer, *spot.size, spot.rotation, signature.signed_at)
 
@@ -280,7 +293,8 @@ def _extend_form(writer: Any, field_reference: Any) -> None:
         writer.update_container(form)
 
 
-def _end_last_line(document: io.BytesIO) -> None:
+def end_last_line(document: io.BytesIO) -> None:
+    """Let what is appended begin on a line of its own."""
     document.seek(-1, io.SEEK_END)
     if document.read(1) not in b"\r\n":
         document.write(b"\n")

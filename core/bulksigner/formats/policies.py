@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -22,7 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
-from bulksigner.contract.policy import CertificateElement, KeyRule, PolicyIdentifier, SignatureSpec
+from bulksigner.contract.policy import CertificateElement, KeyRule, PolicyIdentifier, Proof, SignatureSpec
 from bulksigner.contract.signing import Format
 
 __all__ = ["KeyFacts", "Policy", "PolicyTable", "parse_table", "read_key", "shipped_policies"]
@@ -47,7 +48,37 @@ _MADE_IN_CMS = frozenset(
 )
 _MADE_IN_XML = frozenset({"SigningCertificate", "SignaturePolicyIdentifier", "SigningTime", "DataObjectFormat"})
 """What the signers make of any policy; one that requires more is not signed with."""
-_MADE_UNSIGNED = frozenset({"1.2.840.113549.1.9.16.2.14", "SignatureTimeStamp"})
+_MADE_UNSIGNED = frozenset(
+    {
+        "1.2.840.113549.1.9.16.2.14",
+        "1.2.840.113549.1.9.16.2.21",
+        "1.2.840.113549.1.9.16.2.22",
+        "1.2.840.113549.1.9.16.2.23",
+        "1.2.840.113549.1.9.16.2.24",
+        "1.2.840.113549.1.9.16.2.25",
+        "1.2.840.113549.1.9.16.2.48",
+        "SignatureTimeStamp",
+    }
+)
+
+_PROOFS = {
+    "1.2.840.113549.1.9.16.2.14": Proof.STAMP,
+    "1.2.840.113549.1.9.16.2.21": Proof.REFERENCES,
+    "1.2.840.113549.1.9.16.2.22": Proof.REFERENCES,
+    "1.2.840.113549.1.9.16.2.25": Proof.REFERENCES,
+    "1.2.840.113549.1.9.16.2.23": Proof.VALUES,
+    "1.2.840.113549.1.9.16.2.24": Proof.VALUES,
+    "1.2.840.113549.1.9.16.2.48": Proof.ARCHIVE,
+    "SignatureTimeStamp": Proof.STAMP,
+    "CompleteCertificateRefs": Proof.REFERENCES,
+    "CompleteRevocationRefs": Proof.REFERENCES,
+    "SigAndRefsTimeStamp": Proof.REFERENCES,
+    "CertificateValues": Proof.VALUES,
+    "RevocationValues": Proof.VALUES,
+    "ArchiveTimeStamp": Proof.ARCHIVE,
+}
+_PROOFS_OF_STORES = {"AD-RC": Proof.VALUES, "AD-RA": Proof.ARCHIVE}
+"""Levels whose proof lies in the PDF and not in its signature (DOC-ICP-15.03, tables A.18 to A.22)."""
 
 
 @attrs.frozen
@@ -55,7 +86,8 @@ class Policy:
     """One version of one policy.
 
     `required_unsigned` are what it wants beside the signature, such as a time stamp. `withdrawn` says why nothing new
-    is signed with it, empty where there is no such reason. `roots` are common names of the roots it lists.
+    is signed with it, empty where there is no such reason. `roots` are common names of the roots it lists. `artifacts`
+    are the files that a PDF of it carries, empty where they are not at hand.
     """
 
     format: Format
@@ -69,6 +101,7 @@ class Policy:
     key_rules: tuple[KeyRule, ...]
     roots: tuple[str, ...] = ()
     withdrawn: str = ""
+    artifacts: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -84,6 +117,12 @@ class Policy:
         """Tell whether signatures may be made with it at an aware moment."""
         return self.not_before <= moment.astimezone(datetime.UTC).date() <= self.not_after
 
+    @property
+    def proof(self) -> Proof:
+        """Return what stands unsigned beside its signatures."""
+        inside = max((_PROOFS.get(name, Proof.ARCHIVE) for name in self.required_unsigned), default=Proof.NONE)
+        return max(inside, _PROOFS_OF_STORES.get(self.level, inside)) if self.format is Format.PADES else inside
+
     def object_to(self, key: KeyFacts) -> str | None:
         """Say why no signature of the policy is made with a key, or None (ICP-02, ICP-11)."""
         made = _MADE_IN_XML if self.format is Format.XADES else _MADE_IN_CMS
@@ -91,6 +130,11 @@ class Policy:
             return "it requires signed attributes that are not made here"
         if not _MADE_UNSIGNED.issuperset(self.required_unsigned):
             return "it requires revocation data or time stamps of an archive"
+        if self.format is Format.PADES and self.proof is Proof.ARCHIVE and not self.artifacts:
+            return (
+                "it requires its own file, LPA_PAdES.der and LPA_PAdES.p7s inside the PDF, which the folder of "
+                "Signing:Policies:Path must hold"
+            )
         if not any(rule.algorithm is key.algorithm and rule.least_bits <= key.bits for rule in self.key_rules):
             allowed = sorted({f"{rule.algorithm.name} from {rule.least_bits} bits" for rule in self.key_rules})
             return f"it allows {' and '.join(allowed)}, and the key is {key.algorithm.name} of {key.bits} bits"
@@ -115,7 +159,9 @@ class Policy:
             key_rules=self.key_rules,
             not_before=self.not_before,
             not_after=self.not_after,
-            is_stamped=bool(self.required_unsigned),
+            artifacts=self.artifacts,
+            proof=self.proof,
+            required_unsigned=self.required_unsigned,
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import attrs
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from lxml import etree
@@ -70,6 +71,9 @@ _STRANGE = (
     "it has not the shape of one; lists of approved policies (LPA) and certificates do not belong into this folder"
 )
 _LARGEST_BYTES = 1024 * 1024
+_LISTS = frozenset({"LPA_CAdES.der", "LPA_PAdES.der", "LPA_XAdES.xml"})
+_ARTIFACTS = ("LPA_PAdES.der", "LPA_PAdES.p7s")
+"""The list of approved policies for PDF files and its signature, as ITI names them (ICP-04)."""
 _FAULT = "the values it requires of a PDF signature end with a blank (ICP-01)"
 
 
@@ -79,18 +83,26 @@ def read_folder(folder: Path) -> PolicyTable:
     Raises `PermanentFailure` naming the folder or the file that cannot be used.
     """
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".der", ".xml"))
+        files = sorted(
+            path for path in folder.iterdir() if path.suffix.lower() in (".der", ".xml") and path.name not in _LISTS
+        )
     except OSError as error:
         raise PermanentFailure(f"{folder} cannot be read: {error.strerror}.") from error
     if not files:
         raise PermanentFailure(f"{folder} holds no policy file (.der or .xml).")
     rows: dict[str, Policy] = {}
     for path in files:
-        row = read_policy(path)
+        row = attrs.evolve(read_policy(path), artifacts=_find_artifacts(path))
         if row.identifier.oid in rows:
             raise PermanentFailure(f"{path}: another file of the folder has the policy {row.identifier.oid} already.")
         rows[row.identifier.oid] = row
     return PolicyTable(rows.values(), str(folder))
+
+
+def _find_artifacts(policy: Path) -> tuple[Path, ...]:
+    """Return a policy file with the list of approved policies and its signature, where all are there."""
+    beside = tuple(policy.with_name(name) for name in _ARTIFACTS)
+    return (policy, *beside) if all(path.is_file() for path in beside) else ()
 
 
 def read_policy(path: Path) -> Policy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
+from typing import TYPE_CHECKING
 
 import attrs
 from cryptography import x509
@@ -33,6 +34,9 @@ from bulksigner.formats.policy_check import (
     check_policy_value,
 )
 from bulksigner.formats.stamp_check import check_unsigned
+
+if TYPE_CHECKING:
+    from bulksigner.formats.cms_proof_check import CmsProofCheck
 
 __all__ = ["DATA", "FORBIDDEN_IN_PDF", "SIGNED_DATA", "SignerFacts", "check_signer", "name_digest"]
 
@@ -107,6 +111,7 @@ def check_signer(
     spec: SignatureSpec | None = None,
     is_counter: bool = False,
     judge_stamp: JudgeStamp | None = None,
+    proof: CmsProofCheck | None = None,
 ) -> SignerFacts:
     """Check all of a SignedData that stands after its content: certificates and the one signer.
 
@@ -115,25 +120,31 @@ def check_signer(
     """
     signer = _read_certificate(certificate)
     reader = Reader(after_content, "CMS")
-    certificates = [member.encoded for member in reader.take(0xA0).reader("CMS certificates").take_all()]
+    held = reader.take(0xA0)
+    infos = reader.take(0xA1) if proof is not None and reader.next_is(0xA1) else None
+    certificates = [member.encoded for member in held.reader("CMS certificates").take_all()]
     if certificate not in certificates:
         raise CheckFailed("The signature does not contain the signer's certificate.")
-    _check_issuers(certificate, certificates)
+    if proof is None or proof.spec.required_unsigned:
+        _check_issuers(certificate, certificates)
     signers = reader.take(SET).reader("CMS signers")
     info = signers.take(SEQUENCE).reader("CMS signer")
     signers.finish()
     reader.finish()
 
-    if info.take(INTEGER).content != b"\x01":
+    fields = tuple(info.take(tag) for tag in (INTEGER, SEQUENCE, SEQUENCE, 0xA0, SEQUENCE, OCTET_STRING))
+    version, named, stated, attributes, signed_by, octets = fields
+    if version.content != b"\x01":
         raise CheckFailed("The CMS signer has another version than 1.")
-    if info.take(SEQUENCE).content != signer.issuer + signer.serial:
+    if named.content != signer.issuer + signer.serial:
         raise CheckFailed("The signature names another certificate than the profile's as its signer.")
-    if name_digest(info.take(SEQUENCE)) != digest:
+    if name_digest(stated) != digest:
         raise CheckFailed("The CMS signer uses another digest algorithm than the CMS.")
-    attributes = info.take(0xA0)
-    algorithm, signing_digest = _name_signature(info.take(SEQUENCE).content, signer)
-    value = info.take(OCTET_STRING).content
-    if spec is not None and spec.is_stamped:
+    algorithm, signing_digest = _name_signature(signed_by.content, signer)
+    value = octets.content
+    if proof is not None:
+        proof.check(info, certificate=certificate, certificates=held, infos=infos, fields=fields)
+    elif spec is not None and spec.is_stamped:
         check_unsigned(info, value, spec, judge_stamp)
     info.finish()
     if signing_digest != digest:

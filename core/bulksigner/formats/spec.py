@@ -1,13 +1,13 @@
-"""Specifications that need no policy table: the baselines B-B and B-T, and plain XML signatures (BEY-13)."""
+"""Specifications that need no policy table: the baselines B-B to B-LTA, and plain XML signatures (BEY-13)."""
 
 from __future__ import annotations
 
 import attrs
 
 from bulksigner.contract.certificate import Digest
-from bulksigner.contract.policy import CertificateElement, SignatureSpec
+from bulksigner.contract.policy import CertificateElement, Proof, SignatureSpec
 
-__all__ = ["BASELINE_B", "BASELINE_T", "PLAIN_XML", "PLAIN_XML_SHA1"]
+__all__ = ["BASELINE_B", "BASELINE_LT", "BASELINE_LTA", "BASELINE_T", "PLAIN_XML", "PLAIN_XML_SHA1"]
 
 BASELINE_B = SignatureSpec(
     name="B-B",
@@ -20,7 +20,11 @@ BASELINE_B = SignatureSpec(
     pades_sub_filter="ETSI.CAdES.detached",
 )
 
-BASELINE_T = attrs.evolve(BASELINE_B, name="B-T", is_stamped=True)
+BASELINE_T = attrs.evolve(BASELINE_B, name="B-T", proof=Proof.STAMP)
+
+BASELINE_LT = attrs.evolve(BASELINE_B, name="B-LT", proof=Proof.VALUES)
+
+BASELINE_LTA = attrs.evolve(BASELINE_B, name="B-LTA", proof=Proof.ARCHIVE)
 
 PLAIN_XML = attrs.evolve(BASELINE_B, name="Nfe", is_plain_xml=True)
 

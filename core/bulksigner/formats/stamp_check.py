@@ -5,7 +5,7 @@ from __future__ import annotations
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.formats.der_reader import OBJECT_IDENTIFIER, SEQUENCE, SET, Element, Reader
-from bulksigner.formats.model import CheckFailed, JudgeStamp
+from bulksigner.formats.model import CheckFailed, Hashed, JudgeStamp
 from bulksigner.formats.policy_check import check_moment
 
 __all__ = ["UNSIGNED", "check_token", "check_unsigned"]
@@ -28,7 +28,7 @@ def check_unsigned(signer: Reader, value: bytes, spec: SignatureSpec, judge: Jud
     check_token(token.encoded, value, spec, judge)
 
 
-def check_token(token: bytes, covered: bytes, spec: SignatureSpec, judge: JudgeStamp | None) -> None:
+def check_token(token: bytes, covered: bytes | Hashed, spec: SignatureSpec, judge: JudgeStamp | None) -> None:
     """Check a token over what it must cover: imprint, signature, service, and the days of the policy."""
     if judge is None:
         raise CheckFailed("The signature has a time stamp, and nothing here tells whose are trusted (Signing:Trust).")

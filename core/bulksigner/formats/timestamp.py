@@ -17,8 +17,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.formats import der
+from bulksigner.formats.model import Hashed
 
-__all__ = ["Timestamp", "TimestampRefused", "build_request", "read_response", "read_token"]
+__all__ = ["Timestamp", "TimestampRefused", "build_request", "list_certificates", "read_response", "read_token"]
 
 _SHA256_OID, _SHA512_OID = "2.16.840.1.101.3.4.2.1", "2.16.840.1.101.3.4.2.3"
 _OIDS = {Digest.SHA256: _SHA256_OID, Digest.SHA512: _SHA512_OID}
@@ -75,14 +76,23 @@ def read_response(
     return stamp
 
 
-def read_token(token: bytes, content: bytes) -> Timestamp:
+def read_token(token: bytes, content: bytes | Hashed) -> Timestamp:
     """Check a token found in a signature over what it must stamp; raises `TimestampRefused`."""
     stamp, info = _read(token)
     algorithm = str(info["message_imprint"]["hash_algorithm"]["algorithm"].native)
     if algorithm not in _HASHES:
         raise TimestampRefused(f"the token stamps by {algorithm}")
-    _check_imprint(info, hashlib.new(algorithm, content).digest(), algorithm)
+    if isinstance(content, Hashed):
+        _check_imprint(info, content.digest, content.algorithm)
+    else:
+        _check_imprint(info, hashlib.new(algorithm, content).digest(), algorithm)
     return stamp
+
+
+def list_certificates(token: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the certificate that signed a token and the others in it; raises `TimestampRefused`."""
+    stamp, _ = _read(token)
+    return stamp.certificate, stamp.chain
 
 
 def _tell_status(status: tsp.PKIStatusInfo) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "list_cms_unsigned",
     "list_xml_timestamps",
     "open_cms",
+    "read_timestamp",
     "stamp_room",
     "stamped_in_cms",
     "stamped_in_xml",
@@ -62,6 +63,12 @@ def stamped_in_cms(cms: bytes) -> bytes:
 def encode_timestamp(token: bytes) -> bytes:
     """Encode the unsigned attributes of a signer that has a time stamp and no others (RFC 5652 5.3)."""
     return der.set_of((_attribute(SIGNATURE_TIMESTAMP, token),), _UNSIGNED_TAG)
+
+
+def read_timestamp(unsigned: bytes) -> bytes:
+    """Return the token out of what `encode_timestamp` wrote."""
+    (attribute,) = _members(unsigned)
+    return _members(_members(attribute)[1])[0]
 
 
 def add_cms_timestamp(cms: bytes, token: bytes) -> bytes:

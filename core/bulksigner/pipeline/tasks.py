@@ -226,6 +226,7 @@ def sign_here(task: SignTask, registry: Registry, key: OpenedKey, stamping: Stam
         metadata=task.metadata,
         stamps=None if stamping is None else stamping.stamps,
         pdf=task.pdf,
+        proofs=None if stamping is None else stamping.proofs,
     )
     method = registry.signing_method(task.method)
     with registry.guard(method):
@@ -255,7 +256,7 @@ def check_here(task: CheckTask, stamping: Stamping | None = None) -> Checked:
     """Check in this process, on the bytes as they are read back from storage."""
     expectation = task.expectation
     if stamping is not None and expectation.spec is not None and expectation.spec.is_stamped:
-        expectation = attrs.evolve(expectation, judge_stamp=stamping.judge)
+        expectation = attrs.evolve(expectation, judge_stamp=stamping.judge, proof_judge=stamping.proof_judge)
     try:
         with contextlib.ExitStack() as opened:
             artifact = opened.enter_context(durable.open_regular(task.artifact))

@@ -13,13 +13,15 @@ from bulksigner.contract.errors import PermanentFailure, StepFailed
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format
 from bulksigner.formats.policies import KeyFacts, PolicyTable, read_key
-from bulksigner.formats.spec import BASELINE_B, BASELINE_T, PLAIN_XML, PLAIN_XML_SHA1
-from bulksigner.settings.signatures import BASELINE_POLICY, BASELINE_STAMPED_POLICY, PadesFilter, XmlFlavor
+from bulksigner.formats.spec import BASELINE_B, BASELINE_LT, BASELINE_LTA, BASELINE_T, PLAIN_XML, PLAIN_XML_SHA1
+from bulksigner.settings.signatures import PadesFilter, XmlFlavor
 
 __all__ = ["CODE", "SigningRules", "find_absent_policy", "make_rules"]
 
 CODE = "sign.policy-invalid"
-_BASELINES = {BASELINE_POLICY: BASELINE_B, BASELINE_STAMPED_POLICY: BASELINE_T}
+_BASELINES = {spec.name: spec for spec in (BASELINE_B, BASELINE_T, BASELINE_LT, BASELINE_LTA)}
+_PROVEN = frozenset({Format.CADES, Format.PADES})
+"""Formats whose baselines B-LT and B-LTA are made."""
 
 
 class Choice(Protocol):
@@ -153,7 +155,7 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
     if choice.xml_flavor is XmlFlavor.NFE:
         return _plain_rules(choice, key)
     if choice.policy in _BASELINES:
-        return SigningRules(choice.name, dict.fromkeys(formats, (_BASELINES[choice.policy],)))
+        return _baseline_rules(choice.name, _BASELINES[choice.policy], formats)
     facts = read_key(key)
     specs: dict[Format, Sequence[SignatureSpec]] = {}
     reasons: dict[Format, str] = {}
@@ -166,6 +168,14 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
         raise PermanentFailure(next(iter(reasons.values())))
     roots = {row.identifier.oid: row.roots for row in table.rows if row.format in specs}
     return SigningRules(choice.name, specs, reasons, roots=roots)
+
+
+def _baseline_rules(profile: str, spec: SignatureSpec, formats: Sequence[Format]) -> SigningRules:
+    made = [one for one in formats if one in _PROVEN or not spec.is_proven]
+    reasons = {one: f"{spec.name} is not made for {one.value}." for one in formats if one not in made}
+    if not made:
+        raise PermanentFailure(next(iter(reasons.values())))
+    return SigningRules(profile, dict.fromkeys(made, (spec,)), reasons)
 
 
 def _list_specs(choice: Choice, format: Format, key: KeyFacts, table: PolicyTable) -> Sequence[SignatureSpec]:

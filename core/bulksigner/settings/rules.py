@@ -14,10 +14,8 @@ from bulksigner.settings.hosting import check_hosting
 from bulksigner.settings.model import LOCAL_PROVIDER, CoreSettings, DatabaseProvider
 from bulksigner.settings.shapes import Kind, members_of
 from bulksigner.settings.signatures import (
-    BASELINE_POLICY,
-    BASELINE_STAMPED_POLICY,
+    BASELINE_POLICIES,
     DEFAULT_POLICY,
-    STAMPED_POLICY,
     ExistingSignature,
     PadesFilter,
     XmlFlavor,
@@ -160,13 +158,6 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
 def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     """Apply the rules on policy, filter and flavour; whether a version exists the policy table knows (CFG-188, 190)."""
     level, _, version = seed.policy.partition(" ")
-    if level not in (DEFAULT_POLICY, BASELINE_POLICY) and not asks_for_stamp(level):
-        findings.refuse(
-            f"{prefix}Policy",
-            f"is {seed.policy}, which needs revocation data in the file, and this build puts none there.",
-            f"Choose {DEFAULT_POLICY} or {STAMPED_POLICY}, or {BASELINE_POLICY} or {BASELINE_STAMPED_POLICY} for "
-            "signatures without a policy.",
-        )
     if version and seed.format is None:
         findings.refuse(
             f"{prefix}Policy",
@@ -177,7 +168,7 @@ def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         findings.refuse(
             f"{prefix}SaveAsPem", "is true, and Cades:Existing keeps the form in which files arrive.", "Take it out."
         )
-    if level in (BASELINE_POLICY, BASELINE_STAMPED_POLICY) and seed.pades_filter is PadesFilter.PBAD:
+    if level in BASELINE_POLICIES and seed.pades_filter is PadesFilter.PBAD:
         findings.refuse(
             f"{prefix}PadesFilter",
             f"is Pbad, which belongs to the national policies, and Policy is {seed.policy}.",

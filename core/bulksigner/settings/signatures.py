@@ -12,11 +12,10 @@ import attrs
 from bulksigner.contract.settings import Check, option
 
 __all__ = [
+    "BASELINE_POLICIES",
     "BASELINE_POLICY",
-    "BASELINE_STAMPED_POLICY",
     "DEFAULT_POLICY",
     "POLICY",
-    "STAMPED_POLICY",
     "CadesChoice",
     "ExistingSignature",
     "PadesFilter",
@@ -28,16 +27,16 @@ __all__ = [
 
 DEFAULT_POLICY = "AD-RB"
 BASELINE_POLICY = "B-B"
-STAMPED_POLICY, BASELINE_STAMPED_POLICY = "AD-RT", "B-T"
+BASELINE_POLICIES = (BASELINE_POLICY, "B-T", "B-LT", "B-LTA")
 POLICY = Check(
     lambda text: re.fullmatch(r"AD-R[BTVCA](?: \d{1,3}\.\d{1,3})?|B-(?:B|T|LT|LTA)", text) is not None,
-    "AD-RB or AD-RT, or one of their versions such as AD-RB 2.3; or B-B or B-T",
+    "AD-RB, AD-RT, AD-RV, AD-RC or AD-RA, or one of their versions such as AD-RB 2.3; or B-B, B-T, B-LT or B-LTA",
 )
 
 
 def asks_for_stamp(policy: str) -> bool:
     """Tell whether signatures of a policy, with or without a version, carry a time stamp."""
-    return policy.partition(" ")[0] in (STAMPED_POLICY, BASELINE_STAMPED_POLICY)
+    return policy.partition(" ")[0] not in (DEFAULT_POLICY, BASELINE_POLICY)
 
 
 class PadesFilter(enum.Enum):

@@ -97,7 +97,8 @@ class ProfileSeed:
     policy: str = option(
         DEFAULT_POLICY,
         help="Signature policy: a level of ICP-Brasil, such as `AD-RB`, with a version where not the newest is wanted, "
-        "such as `AD-RB 2.3`; or `B-B`, the ETSI baseline without a policy. `AD-RT` and `B-T` add a time stamp.",
+        "such as `AD-RB 2.3`; or `B-B`, the ETSI baseline without a policy. `AD-RT` and `B-T` add a time stamp; "
+        "`AD-RV`, `AD-RC`, `AD-RA`, `B-LT` and `B-LTA` also what proves the signature later.",
         check=POLICY,
         is_seed=True,
     )

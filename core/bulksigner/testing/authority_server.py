@@ -36,11 +36,12 @@ class TimestampIdentity:
 
 
 def make_timestamp_identity(
-    authority: Authority, *, for_stamping: bool = True, is_over: bool = False
+    authority: Authority, *, for_stamping: bool = True, is_over: bool = False, crl_url: str | None = None
 ) -> TimestampIdentity:
     """Issue the certificate of a time-stamp service.
 
-    `for_stamping=False` leaves its extended key usage out; with `is_over` it ended an hour ago.
+    `for_stamping=False` leaves its extended key usage out; with `is_over` it ended an hour ago. `crl_url` is where its
+    revocation can be asked for.
     """
     key = make_key(KeyKind.RSA_2048, "time stamps")
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
@@ -56,6 +57,9 @@ def make_timestamp_identity(
     )
     if for_stamping:
         builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING]), critical=True)
+    if crl_url is not None:
+        place = x509.DistributionPoint([x509.UniformResourceIdentifier(crl_url)], None, None, None)
+        builder = builder.add_extension(x509.CRLDistributionPoints([place]), critical=False)
     certificate = builder.sign(authority.intermediate_key, hashes.SHA256())
     return TimestampIdentity(certificate, key, (authority.intermediate, authority.root))
 
@@ -147,7 +151,7 @@ class AuthorityServer:
 
     def stamp(self, question: bytes) -> bytes:
         """Answer a time-stamp request, DER to DER (RFC 3161)."""
-        identity = self.stamps or make_timestamp_identity(self.authority)
+        identity = self.stamps or make_timestamp_identity(self.authority, crl_url=self.crl_url)
         self.stamps = identity
         stamper = DummyTimeStamper(
             _to_asn1(identity.certificate),

@@ -9,8 +9,10 @@ from collections.abc import Callable
 import attrs
 
 from bulksigner.contract.certificate import Digest
+from bulksigner.formats.model import Hashed
 from bulksigner.formats.timestamp import TimestampRefused, read_token
 from bulksigner.formats.unsigned import encode_timestamp, stamp_room
+from bulksigner.trust.proving import ChainJudge, EvidencePlan, SignatureProofs
 from bulksigner.trust.roots import TrustSet
 from bulksigner.trust.timestamping import TimestampClient, TimestampService, require_trusted
 
@@ -32,6 +34,7 @@ class SignatureStamps:
         self._digest = digest
         self._least_room = least_room
         self._room = 0
+        self._sample = b""
         self._guard = threading.Lock()
 
     @property
@@ -39,8 +42,14 @@ class SignatureStamps:
         """Return the largest length in bytes of what `make` returns. Raises `TimestampsFailed`."""
         with self._guard:
             if not self._room:
-                self._room = max(self._least_room, stamp_room(self._client.stamp(_PROBE, self._digest).token))
+                self._sample = self._client.stamp(_PROBE, self._digest).token
+                self._room = max(self._least_room, stamp_room(self._sample))
             return self._room
+
+    @property
+    def sample(self) -> bytes:
+        """Return a token such as `stamp` made last. Raises `TimestampsFailed`."""
+        return self._sample if self.room else b""
 
     def prepare(self) -> None:
         """Raise `TimestampsFailed` where no service has answered well yet, or all of them failed a moment ago."""
@@ -49,10 +58,16 @@ class SignatureStamps:
 
     def stamp(self, content: bytes) -> bytes:
         """Return the token over `content`. Raises `TimestampsFailed`."""
-        token = self._client.stamp(content, self._digest).token
+        return self._keep(self._client.stamp(content, self._digest).token)
+
+    def stamp_digest(self, sha256: bytes) -> bytes:
+        """Return the token over content whose SHA-256 is given. Raises `TimestampsFailed`."""
+        return self._keep(self._client.stamp_digest(sha256).token)
+
+    def _keep(self, token: bytes) -> bytes:
         with self._guard:
             # A service that begins to send longer tokens costs one file, not all that follow.
-            self._room = max(self._room, stamp_room(token))
+            self._room, self._sample = max(self._room, stamp_room(token)), token
         return token
 
     def make(self, signature: bytes) -> bytes:
@@ -68,8 +83,10 @@ class Stamping:
     trust: TrustSet
     policies: frozenset[str]
     """Those that services are asked for; empty where one of them chooses for itself."""
+    proofs: SignatureProofs | None = None
+    proof_judge: ChainJudge | None = None
 
-    def judge(self, token: bytes, covered: bytes) -> datetime.datetime:
+    def judge(self, token: bytes, covered: bytes | Hashed) -> datetime.datetime:
         """Return the time of a token found in a signed file over what it must cover.
 
         Raises `TimestampRefused` or `ChainRefused` where it is damaged, of something else, or of nobody trusted here.
@@ -83,10 +100,11 @@ class Stamping:
 
 @attrs.frozen
 class StampingPlan:
-    """Services in their order, and whom to trust; travels to worker processes."""
+    """Services in their order, whom to trust, and where the proof of chains is had; travels to worker processes."""
 
     services: tuple[TimestampService, ...]
     trust: TrustSet
+    evidence: EvidencePlan | None = None
 
     def open(self, clock: Callable[[], datetime.datetime]) -> Stamping:
         """Return what a process works with; nothing is asked yet."""
@@ -94,4 +112,9 @@ class StampingPlan:
         policies = frozenset(policy for policy in asked if policy) if all(asked) else frozenset[str]()
         client = TimestampClient(self.services, self.trust, clock=clock)
         least_room = _ROOM_OF_SEVERAL if len(self.services) > 1 else 0
-        return Stamping(SignatureStamps(client, least_room=least_room), self.trust, policies)
+        stamps = SignatureStamps(client, least_room=least_room)
+        proofs = None
+        if self.evidence is not None:
+            validation = self.evidence.open(self.trust, clock)
+            proofs = SignatureProofs(validation, lambda: stamps.sample, clock=clock)
+        return Stamping(stamps, self.trust, policies, proofs, ChainJudge(self.trust, clock))

@@ -85,7 +85,10 @@ class TimestampClient:
 
     def stamp(self, content: bytes, digest: Digest = Digest.SHA256) -> Timestamp:
         """Return a time stamp over `content`; raises `TimestampsFailed`."""
-        value = hashlib.new(digest.value, content).digest()
+        return self.stamp_digest(hashlib.new(digest.value, content).digest(), digest)
+
+    def stamp_digest(self, value: bytes, digest: Digest = Digest.SHA256) -> Timestamp:
+        """Return a time stamp over content that has the digest `value`; raises `TimestampsFailed`."""
         reasons = []
         for service in self._services:
             resting = self._find_rest(service)

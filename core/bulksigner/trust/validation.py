@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.signing import ValidationData
 from bulksigner.formats.chain import (
     ChainProblem,
     ChainRefused,
@@ -17,8 +18,8 @@ from bulksigner.formats.chain import (
     build_chain,
     check_revocation,
     check_usage,
+    is_list_of,
 )
-from bulksigner.formats.long_term import ValidationData
 from bulksigner.observability.redaction import mask_cpf
 from bulksigner.trust.evidence import Evidence, EvidenceDesk
 from bulksigner.trust.roots import TrustSet
@@ -93,8 +94,12 @@ class CertificateValidation:
             _LOG.warning("A certificate was refused: %s", verdict.refused)
         return verdict
 
-    def collect(self, certificate: bytes, chain: Iterable[bytes], *, moment: datetime.datetime) -> ValidationData:
-        """Return what proves a certificate later, of a signer or of a time stamp; may wait for the network.
+    def collect(
+        self, certificate: bytes, chain: Iterable[bytes], *, moment: datetime.datetime
+    ) -> tuple[ValidationData, datetime.datetime]:
+        """Return what proves a certificate later, of a signer or of a time stamp, and until when it may be used.
+
+        It may wait for the network.
 
         Raises `ChainRefused` where it is not good at `moment`, or nothing proves that it was not revoked.
         """
@@ -103,7 +108,10 @@ class CertificateValidation:
         path = build_chain(certificate, (*given, *self.trust.list_above((certificate, *given))), roots, moment=moment)
         evidence = self._check_revocation(certificate, path, roots)
         certificates = (certificate, *(link.issuer for link in path))
-        return ValidationData(certificates, tuple(evidence.lists), tuple(evidence.answers))
+        until = self._clock() + self._recheck
+        lists = (one for one in evidence.lists if is_list_of(one, certificates))
+        data = ValidationData(certificates, tuple(dict.fromkeys(lists)), tuple(dict.fromkeys(evidence.answers)))
+        return data, min(until, evidence.until or until)
 
     def _check(self, key: OpenedKey, require_non_repudiation: bool) -> Verdict:
         now = self._clock()

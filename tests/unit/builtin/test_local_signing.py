@@ -69,8 +69,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Record which signers are made, and make fakes."""
     calls: list[tuple[Any, ...]] = []
 
-    def signer_for(format: Format, key: Any, spec: Any, *, detached: bool, pem: bool, pdf: Any, stamps: Any) -> Signer:
-        assert stamps is None
+    def signer_for(
+        format: Format, key: Any, spec: Any, *, detached: bool, pem: bool, pdf: Any, stamps: Any, proofs: Any
+    ) -> Signer:
+        assert (stamps, proofs) == (None, None)
         calls.append((format, key, detached, pem, pdf.ignore_owner_restrictions))
         return Signer(key.error if hasattr(key, "error") else None)
 

@@ -32,9 +32,12 @@ FORMS = [(False, False), (True, False), (False, True), (True, True)]
 FORM_NAMES = ["attached-der", "detached-der", "attached-pem", "detached-pem"]
 CHECKING = {
     "cms_check",
+    "cms_proof_check",
+    "evidence_check",
     "stamp_check",
     "der_reader",
     "pades_check",
+    "pdf_proof_check",
     "pdf_crypt",
     "pdf_reader",
     "pdf_sections",

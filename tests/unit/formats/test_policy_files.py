@@ -134,7 +134,7 @@ def test_faults_and_needs_are_seen(tmp_path: Path, root: bytes, ecdsa_held: Any)
     """ICP-01, ICP-03: the blank in the PDF values, and what needs revocation data, are never signed with."""
     blank = der.octet_string(b"PBAD_PAdES ")
     (tmp_path / "a.der").write_bytes(der_policy(root, "2.16.76.1.7.1.11.1.9", extra=blank))
-    (tmp_path / "b.der").write_bytes(der_policy(root, "2.16.76.1.7.1.3.3.1", unsigned=("1.2.840.113549.1.9.16.2.21",)))
+    (tmp_path / "b.der").write_bytes(der_policy(root, "2.16.76.1.7.1.3.3.1", unsigned=("1.2.3.4",)))
     table = read_folder(tmp_path)
     for known, level, text in ((Format.PADES, "AD-RB", "blank"), (Format.CADES, "AD-RV", "revocation data")):
         with pytest.raises(PermanentFailure, match=text):
@@ -166,9 +166,22 @@ def test_what_cannot_be_used_is_named(folder: Path, root: bytes) -> None:
 @pytest.mark.parametrize("content", [b"\x30\x00", bytes.fromhex("300430003000"), bytes.fromhex("3006300030003000")])
 def test_der_of_another_kind_is_told_in_words(tmp_path: Path, content: bytes) -> None:
     """CFG-187: as a list of approved policies, which ITI publishes beside the policies, without words of Python."""
-    (tmp_path / "LPA_CAdES.der").write_bytes(content)
+    (tmp_path / "approved.der").write_bytes(content)
     with pytest.raises(PermanentFailure, match="has not the shape of one; lists of approved policies"):
         read_folder(tmp_path)
+
+
+def test_what_a_pdf_of_the_archive_carries_is_found(tmp_path: Path, root: bytes, ecdsa_held: Any) -> None:
+    """ICP-03, ICP-04: the list of approved policies and its signature; without them it is not used."""
+    policy = tmp_path / "PA_PAdES_AD_RA_v1_9.der"
+    policy.write_bytes(der_policy(root, "2.16.76.1.7.1.14.1.9"))
+    with pytest.raises(PermanentFailure, match=r"LPA_PAdES\.p7s inside the PDF"):
+        read_folder(tmp_path).usable(Format.PADES, "AD-RA", None, read_key(ecdsa_held))
+    files = (policy, tmp_path / "LPA_PAdES.der", tmp_path / "LPA_PAdES.p7s")
+    for path in files[1:]:
+        path.write_bytes(b"as ITI publishes it")
+    (row,) = read_folder(tmp_path).usable(Format.PADES, "AD-RA", None, read_key(ecdsa_held))
+    assert row.spec(etsi_filter=False).artifacts == files
 
 
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:

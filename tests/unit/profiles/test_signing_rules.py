@@ -105,8 +105,8 @@ def test_a_key_that_no_policy_allows_degrades(p256: Key) -> None:
     """ICP-11: with the reason of each version; a profile for all formats goes on in those that allow the key."""
     with pytest.raises(PermanentFailure, match=r"2\.3: it allows RSA from 2048 bits, and the key is ECDSA of 256 bits"):
         make_rules(Choice(format=Format.CADES, policy="AD-RB 2.3"), p256, shipped_policies())
-    with pytest.raises(PermanentFailure, match="revocation data"):
-        make_rules(Choice(format=Format.CADES, policy="AD-RV"), p256, shipped_policies())
+    with pytest.raises(PermanentFailure, match=r"LPA_PAdES\.p7s"):
+        make_rules(Choice(format=Format.PADES, policy="AD-RA"), p256, shipped_policies())
 
 
 def test_levels_with_a_time_stamp_ask_for_it(rsa2048: Key) -> None:

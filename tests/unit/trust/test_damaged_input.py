@@ -13,10 +13,12 @@ import pytest
 
 from bulksigner.contract.certificate import Digest
 from bulksigner.contract.errors import BulkSignerError
+from bulksigner.contract.signing import ValidationData
 from bulksigner.formats.chain import build_chain, check_revocation, check_usage, next_update
+from bulksigner.formats.evidence_check import check_evidence
 from bulksigner.formats.icp_brasil import read_holder
-from bulksigner.formats.long_term import ValidationData, add_cms_validation_data, add_cms_values
-from bulksigner.formats.timestamp import build_request, read_response, read_token
+from bulksigner.formats.references import certificate_references, revocation_references, revocation_values
+from bulksigner.formats.timestamp import build_request, list_certificates, read_response, read_token
 from bulksigner.formats.unsigned import add_cms_timestamp, list_cms_unsigned, stamped_in_cms
 from bulksigner.testing.authority_server import AuthorityServer
 from bulksigner.testing.certificates import Issued, make_authority
@@ -85,8 +87,9 @@ def doors(sound: Sound, chance: random.Random) -> Iterator[Callable[[], object]]
     yield lambda: read_token(token, CONTENT)
     yield lambda: stamped_in_cms(token)
     yield lambda: list_cms_unsigned(add_cms_timestamp(token, sound.token))
-    yield lambda: add_cms_values(token, data)
-    yield lambda: add_cms_validation_data(token, data)
+    yield lambda: list_certificates(token)
+    yield lambda: (certificate_references(data), revocation_references(data), revocation_values(data))
+    yield lambda: check_evidence((leaf,), data)
 
 
 def knock(sound: Sound, seeds: range) -> None:

@@ -1,43 +1,17 @@
-"""Long-term data in finished signatures: what others read out of them, and that they are still valid."""
+"""What is collected to prove a chain later."""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
-import io
 
 import pytest
-from asn1crypto import cms, x509
-from pyhanko.pdf_utils.reader import PdfFileReader
-from pyhanko.sign.validation import validate_pdf_signature
-from pyhanko.sign.validation.dss import DocumentSecurityStore
 
-from bulksigner.contract.signing import Measured
-from bulksigner.formats.cades import CadesSigner
+from bulksigner.contract.signing import ValidationData
 from bulksigner.formats.chain import ChainProblem, ChainRefused
-from bulksigner.formats.long_term import (
-    ValidationData,
-    add_cms_validation_data,
-    add_cms_values,
-    add_pdf_validation_data,
-)
-from bulksigner.formats.pades import PadesSigner
-from bulksigner.formats.spec import BASELINE_B
-from bulksigner.testing.fakes import MemoryKey
-from bulksigner.testing.verify import verify_cms_with_openssl
-
-CONTENT = b"what stays provable"
-
-
-def sign(signer, content: bytes) -> bytes:
-    target = io.BytesIO()
-    expected = Measured(len(content), hashlib.sha256(content).digest())
-    signer.sign(io.BytesIO(content), target, expected=expected, signed_at=datetime.datetime.now(datetime.UTC))
-    return target.getvalue()
 
 
 def collect(trust_bench, issued) -> ValidationData:
-    return trust_bench.validation().collect(issued.certificate_der, issued.chain_der, moment=trust_bench.clock())
+    return trust_bench.validation().collect(issued.certificate_der, issued.chain_der, moment=trust_bench.clock())[0]
 
 
 @pytest.mark.parametrize("ocsp", [False, True])
@@ -57,68 +31,3 @@ def test_a_revoked_signer_has_no_proof(trust_bench) -> None:
     with pytest.raises(ChainRefused) as refused:
         collect(trust_bench, issued)
     assert refused.value.problem is ChainProblem.REVOKED
-
-
-@pytest.mark.parametrize("ocsp", [False, True])
-def test_a_cms_with_its_proof_is_still_valid(trust_bench, tmp_path, ocsp) -> None:
-    """EN 319 122-1, RFC 5652 5.1: OpenSSL reads it, asn1crypto finds each piece; adding twice adds nothing."""
-    issued = trust_bench.issue(crl=not ocsp, ocsp=ocsp)
-    data = collect(trust_bench, issued)
-    plain = sign(CadesSigner(MemoryKey(issued), BASELINE_B), CONTENT)
-    proved = add_cms_validation_data(plain, data)
-    assert add_cms_validation_data(proved, data) == proved
-    signed = cms.ContentInfo.load(proved)["content"]
-    assert signed["version"].native == ("v5" if ocsp else "v1")
-    assert {one.chosen.dump() for one in signed["certificates"]} == set(data.certificates)
-    (info,) = signed["crls"]
-    if ocsp:
-        assert info.chosen["other_rev_info_format"].native == "ocsp_response"
-        assert info.chosen["other_rev_info"].dump() == data.answers[0]
-    else:
-        assert info.chosen.dump() == data.lists[0]
-    path = tmp_path / "proved.p7m"
-    path.write_bytes(proved)
-    verdict = verify_cms_with_openssl(path, [issued.chain_der[-1]])
-    assert verdict, verdict.output
-
-
-@pytest.mark.parametrize("ocsp", [False, True])
-def test_the_values_are_attributes_where_a_policy_wants_them(trust_bench, tmp_path, ocsp) -> None:
-    """RFC 5126 6.3.3, 6.3.4: certificateValues and revocationValues."""
-    issued = trust_bench.issue(crl=not ocsp, ocsp=ocsp)
-    data = collect(trust_bench, issued)
-    valued = add_cms_values(sign(CadesSigner(MemoryKey(issued), BASELINE_B), CONTENT), data)
-    found = cms.ContentInfo.load(valued)["content"]["signer_infos"][0]["unsigned_attrs"]
-    kinds = {one["type"].dotted: one["values"][0] for one in found}
-    assert set(kinds) == {"1.2.840.113549.1.9.16.2.23", "1.2.840.113549.1.9.16.2.24"}
-    path = tmp_path / "valued.p7m"
-    path.write_bytes(valued)
-    verdict = verify_cms_with_openssl(path, [issued.chain_der[-1]])
-    assert verdict, verdict.output
-
-
-@pytest.mark.parametrize("ocsp", [False, True])
-def test_a_pdf_with_its_proof_is_valid_to_a_validator_without_network(trust_bench, pdf_file, ocsp) -> None:
-    """PAdES B-LT: pyHanko proves the signature from the store alone, hard-fail; the revision signed is untouched."""
-    issued = trust_bench.issue(crl=not ocsp, ocsp=ocsp)
-    data = collect(trust_bench, issued)
-    plain = sign(PadesSigner(MemoryKey(issued), BASELINE_B), pdf_file(pages=1))
-    embedded = PdfFileReader(io.BytesIO(plain)).embedded_signatures[0]
-    proved = add_pdf_validation_data(plain, embedded.pkcs7_content, data)
-    assert proved.startswith(plain)
-    reader = PdfFileReader(io.BytesIO(proved))
-    store = DocumentSecurityStore.read_dss(reader)
-    assert (len(store.certs), len(store.crls), len(store.ocsps)) == (3, len(data.lists), len(data.answers))
-    assert len(store.vri_entries) == 1
-    asked = len(trust_bench.kit.requests)
-    context = store.as_validation_context(
-        {
-            "trust_roots": [x509.Certificate.load(issued.chain_der[-1])],
-            "allow_fetching": False,
-            "revocation_mode": "hard-fail",
-        }
-    )
-    status = validate_pdf_signature(reader.embedded_signatures[0], signer_validation_context=context)
-    assert status.valid, status.pretty_print_details()
-    assert status.trusted, status.pretty_print_details()
-    assert len(trust_bench.kit.requests) == asked
