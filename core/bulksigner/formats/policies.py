@@ -47,7 +47,18 @@ _MADE_IN_CMS = frozenset(
 )
 _MADE_IN_XML = frozenset({"SigningCertificate", "SignaturePolicyIdentifier", "SigningTime", "DataObjectFormat"})
 """What the signers make of any policy; one that requires more is not signed with."""
-_MADE_UNSIGNED = frozenset({"1.2.840.113549.1.9.16.2.14", "SignatureTimeStamp"})
+_MADE_UNSIGNED = frozenset(
+    {
+        "1.2.840.113549.1.9.16.2.14",
+        "SignatureTimeStamp",
+        "CompleteCertificateRefs",
+        "CompleteRevocationRefs",
+        "SigAndRefsTimeStamp",
+        "CertificateValues",
+        "RevocationValues",
+        "ArchiveTimeStamp",
+    }
+)
 
 _PROOFS = {
     "1.2.840.113549.1.9.16.2.14": Proof.STAMP,

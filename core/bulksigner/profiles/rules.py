@@ -20,7 +20,7 @@ __all__ = ["CODE", "SigningRules", "find_absent_policy", "make_rules"]
 
 CODE = "sign.policy-invalid"
 _BASELINES = {spec.name: spec for spec in (BASELINE_B, BASELINE_T, BASELINE_LT, BASELINE_LTA)}
-_PROVEN = frozenset[Format]()
+_PROVEN = frozenset({Format.XADES})
 """Formats whose baselines B-LT and B-LTA are made."""
 
 
