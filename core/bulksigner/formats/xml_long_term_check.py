@@ -315,9 +315,8 @@ def _match_list(reference: etree._Element, known: tuple[bytes, ...] | None) -> b
     names = [f"{_ETSI}Issuer", f"{_ETSI}IssueTime", *([f"{_ETSI}Number"] if has_number else [])]
     stated = [_text(one) for one in _take(identifier, *names)]
     found = _find(hashed, known or ())
-    if found is not None:
-        if stated != _describe_list(x509.load_der_x509_crl(found)):
-            raise CheckFailed("A reference names a revocation list by another issuer, time or number than its own.")
+    if found is not None and stated != _describe_list(x509.load_der_x509_crl(found)):
+        raise CheckFailed("A reference names a revocation list by another issuer, time or number than its own.")
     return found
 
 
@@ -333,9 +332,8 @@ def _match_answer(reference: etree._Element, known: tuple[bytes, ...] | None) ->
     (name,) = _take(responder, f"{_ETSI}ByKey" if by_key else f"{_ETSI}ByName")
     stated = (_read_bytes(name) if by_key else _text(name), _text(produced))
     found = _find(hashed, known or ())
-    if found is not None:
-        if stated != _describe_answer(ocsp.load_der_ocsp_response(found)):
-            raise CheckFailed("A reference names an OCSP response by another responder or time than its own.")
+    if found is not None and stated != _describe_answer(ocsp.load_der_ocsp_response(found)):
+        raise CheckFailed("A reference names an OCSP response by another responder or time than its own.")
     return found
 
 

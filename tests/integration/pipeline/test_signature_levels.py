@@ -225,8 +225,8 @@ def test_a_profile_is_given_the_level_only_where_it_can_sign(start: Any) -> None
     for policy, given, code, told in (
         ("AD-RT", {"has_timestamps": False}, "profile.invalid", "Signing:Timestamps names no service"),
         ("B-T", {"has_roots": False}, "profile.no-trust", "trusts no root"),
-        ("AD-RV", {}, "profile.invalid", "revocation data"),
-        ("B-LTA", {}, "profile.invalid", "revocation data"),
+        ("AD-RV", {"has_timestamps": False}, "profile.invalid", "Signing:Timestamps names no service"),
+        ("B-LTA", {"has_roots": False}, "profile.no-trust", "trusts no root"),
     ):
         with pytest.raises(ProfileRefused) as refused:
             save(policy, **given)
