@@ -60,7 +60,7 @@ def signer_for(
         return PlainXmlSigner(key, spec)
     from bulksigner.formats.xades import XadesSigner
 
-    return XadesSigner(key, spec, stamps=stamps)
+    return XadesSigner(key, spec, stamps=stamps, proofs=proofs)
 
 
 def _choose_stamps(spec: SignatureSpec, stamps: Stamps | None) -> Stamps | None:

@@ -48,19 +48,6 @@ _MADE_IN_CMS = frozenset(
 )
 _MADE_IN_XML = frozenset({"SigningCertificate", "SignaturePolicyIdentifier", "SigningTime", "DataObjectFormat"})
 """What the signers make of any policy; one that requires more is not signed with."""
-_MADE_UNSIGNED = frozenset(
-    {
-        "1.2.840.113549.1.9.16.2.14",
-        "1.2.840.113549.1.9.16.2.21",
-        "1.2.840.113549.1.9.16.2.22",
-        "1.2.840.113549.1.9.16.2.23",
-        "1.2.840.113549.1.9.16.2.24",
-        "1.2.840.113549.1.9.16.2.25",
-        "1.2.840.113549.1.9.16.2.48",
-        "SignatureTimeStamp",
-    }
-)
-
 _PROOFS = {
     "1.2.840.113549.1.9.16.2.14": Proof.STAMP,
     "1.2.840.113549.1.9.16.2.21": Proof.REFERENCES,
@@ -128,7 +115,7 @@ class Policy:
         made = _MADE_IN_XML if self.format is Format.XADES else _MADE_IN_CMS
         if not made.issuperset(self.required_signed):
             return "it requires signed attributes that are not made here"
-        if not _MADE_UNSIGNED.issuperset(self.required_unsigned):
+        if not _PROOFS.keys() >= set(self.required_unsigned):
             return "it requires revocation data or time stamps of an archive"
         if self.format is Format.PADES and self.proof is Proof.ARCHIVE and not self.artifacts:
             return (

@@ -22,6 +22,7 @@ __all__ = [
     "add_cms_unsigned",
     "add_xml_timestamp",
     "encode_timestamp",
+    "encode_xml_stamp",
     "encode_xml_timestamp",
     "list_cms_unsigned",
     "list_xml_timestamps",
@@ -128,10 +129,14 @@ def encode_xml_timestamp(token: bytes) -> str:
 
 
 def _xml_timestamp(token: bytes) -> str:
+    return f"<xades:SignatureTimeStamp>{encode_xml_stamp(token)}</xades:SignatureTimeStamp>"
+
+
+def encode_xml_stamp(token: bytes) -> str:
+    """Return the content of a XAdES time stamp of any kind (EN 319 132-1, 5.1.4.3)."""
     return (
-        f'<xades:SignatureTimeStamp><ds:CanonicalizationMethod Algorithm="{C14N}"></ds:CanonicalizationMethod>'
+        f'<ds:CanonicalizationMethod Algorithm="{C14N}"></ds:CanonicalizationMethod>'
         f"<xades:EncapsulatedTimeStamp>{base64.b64encode(token).decode()}</xades:EncapsulatedTimeStamp>"
-        "</xades:SignatureTimeStamp>"
     )
 
 

@@ -1,4 +1,4 @@
-"""XAdES, enveloped, without a time stamp or with one: the signer of XML files (ETSI EN 319 132-1, ICP-41)."""
+"""XAdES, enveloped, with what of time stamps and proof its level asks for (ETSI EN 319 132-1, ICP-41)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from lxml import etree
 
 from bulksigner.contract.certificate import KeyAlgorithm, OpenedKey
 from bulksigner.contract.policy import CertificateElement, PolicyIdentifier, SignatureSpec
-from bulksigner.contract.signing import Measured, Stamps
+from bulksigner.contract.signing import Measured, Proofs, Stamps
 from bulksigner.formats.unsigned import encode_xml_timestamp
+from bulksigner.formats.xml_long_term import Core, UnsignedProperties, issuer_serial
 from bulksigner.formats.xml_splice import Place, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
     C14N,
@@ -42,12 +43,17 @@ SIGNED_PROPERTIES_TYPE = "http://uri.etsi.org/01903#SignedProperties"
 class XadesSigner:
     """Signs XML files with one opened key by one row of specification; safe in several threads where the key is."""
 
-    def __init__(self, key: OpenedKey, spec: SignatureSpec, *, stamps: Stamps | None = None) -> None:
+    def __init__(
+        self, key: OpenedKey, spec: SignatureSpec, *, stamps: Stamps | None = None, proofs: Proofs | None = None
+    ) -> None:
         certificate = x509.load_der_x509_certificate(key.certificate)
         public_key = certificate.public_key()
         self._key = key
         self._spec = spec
         self._stamps = stamps
+        self._proof: UnsignedProperties | None = None
+        if stamps is not None and proofs is not None:
+            self._proof = UnsignedProperties(key, spec, stamps, proofs)
         self._curve_bytes = (public_key.key_size + 7) // 8 if isinstance(public_key, ec.EllipticCurvePublicKey) else 0
         self._method = SIGNATURE_METHODS[key.algorithm, spec.digest]
         self._fixed_properties = _signing_certificate(certificate, key.certificate, spec) + _policy(spec.policy)
@@ -66,26 +72,28 @@ class XadesSigner:
         digest = self._spec.digest
         scope = Scope.of(root)
         document_id, properties_id = f"reference-{suffix}", f"properties-{suffix}"
-        properties = self._signed_properties(signed_at, document_id)
+        document, properties = canonical_document(root), self._signed_properties(signed_at, document_id)
         start_tag = scope.start_tag("xades:SignedProperties", {"ds": DS, "xades": XADES}, properties_id)
+        covered_properties = f"{start_tag}{properties}</xades:SignedProperties>".encode()
         info = signed_info(
             self._method,
             reference(
                 uri="",
                 transforms=(ENVELOPED, C14N),
                 digest=digest,
-                canonical=canonical_document(root),
+                canonical=document,
                 identifier=document_id,
             ),
             reference(
                 uri=f"#{properties_id}",
                 transforms=(C14N,),
                 digest=digest,
-                canonical=f"{start_tag}{properties}</xades:SignedProperties>".encode(),
+                canonical=covered_properties,
                 type_uri=SIGNED_PROPERTIES_TYPE,
             ),
         )
-        value = self._key.sign(f"{scope.start_tag('ds:SignedInfo', {'ds': DS})}{info}</ds:SignedInfo>".encode(), digest)
+        covered_info = f"{scope.start_tag('ds:SignedInfo', {'ds': DS})}{info}</ds:SignedInfo>".encode()
+        value = self._key.sign(covered_info, digest)
         if self._key.algorithm is KeyAlgorithm.ECDSA:
             value = raw_ecdsa(value, self._curve_bytes)
         encoded = encode_base64(value)
@@ -93,7 +101,14 @@ class XadesSigner:
         if self._stamps is not None:
             # What a stamp covers is the element, canonical (EN 319 132-1, 5.3).
             start_tag = scope.start_tag("ds:SignatureValue", {"ds": DS})
-            unsigned = encode_xml_timestamp(self._stamps.stamp(f"{start_tag}{encoded}</ds:SignatureValue>".encode()))
+            covered_value = f"{start_tag}{encoded}</ds:SignatureValue>".encode()
+            if self._proof is None:
+                unsigned = encode_xml_timestamp(self._stamps.stamp(covered_value))
+            else:
+                start_tag = scope.start_tag("ds:KeyInfo", {"ds": DS})
+                covered_key_info = f"{start_tag}{self._key_info.removeprefix('<ds:KeyInfo>')}".encode()
+                covered = document + covered_properties
+                unsigned = self._proof.encode(Core(scope, covered, covered_info, covered_value, covered_key_info))
         return (
             f'<ds:Signature xmlns:ds="{DS}" Id="signature-{suffix}"><ds:SignedInfo>{info}</ds:SignedInfo>'
             f"<ds:SignatureValue>{encoded}</ds:SignatureValue>{self._key_info}"
@@ -148,18 +163,14 @@ def _signing_certificate(certificate: x509.Certificate, der: bytes, spec: Signat
 
     The second version makes `IssuerSerialV2` a mere hint (EN 319 132-1, 5.2.2); it is left out.
     """
-    issuer_serial = ""
+    named = ""
     if spec.xades_certificate_element is CertificateElement.SIGNING_CERTIFICATE:
-        issuer_serial = (
-            f"<xades:IssuerSerial><ds:X509IssuerName>{escape_text(certificate.issuer.rfc4514_string())}"
-            f"</ds:X509IssuerName><ds:X509SerialNumber>{certificate.serial_number}</ds:X509SerialNumber>"
-            "</xades:IssuerSerial>"
-        )
+        named = issuer_serial(certificate)
     name = spec.xades_certificate_element.value
     return (
         f'<xades:{name}><xades:Cert><xades:CertDigest><ds:DigestMethod Algorithm="{DIGEST_METHODS[spec.digest]}">'
         f"</ds:DigestMethod><ds:DigestValue>{encode_base64(hashlib.new(spec.digest.value, der).digest())}"
-        f"</ds:DigestValue></xades:CertDigest>{issuer_serial}</xades:Cert></xades:{name}>"
+        f"</ds:DigestValue></xades:CertDigest>{named}</xades:Cert></xades:{name}>"
     )
 
 

@@ -29,6 +29,7 @@ from bulksigner.contract.signing import Measured
 from bulksigner.formats.model import Checked, CheckFailed, Expectation
 from bulksigner.formats.policy_check import check_attributes, check_key, check_moment
 from bulksigner.formats.stamp_check import check_token
+from bulksigner.formats.xml_long_term_check import MAX_PROOF_BYTES, ProofCheck
 from bulksigner.formats.xmldsig_check import (
     canonicalize,
     canonicalize_part,
@@ -45,7 +46,7 @@ from bulksigner.formats.xmldsig_check import (
 __all__ = ["MAX_SIGNATURE_BYTES", "check_xml"]
 
 MAX_SIGNATURE_BYTES = 1024 * 1024
-"""Most that a signature may add to the original."""
+"""Most that a signature may add to the original, where it holds no revocation lists."""
 
 _DS = "{http://www.w3.org/2000/09/xmldsig#}"
 _ETSI = "{http://uri.etsi.org/01903/v1.3.2#}"
@@ -67,11 +68,14 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
 
     Raises `CheckFailed` with the first thing that is wrong; malformed content raises nothing else.
     """
-    limit = expectation.original.length + MAX_SIGNATURE_BYTES
+    spec = expectation.spec
+    is_proven = spec is not None and spec.is_proven
+    most = MAX_PROOF_BYTES if is_proven else MAX_SIGNATURE_BYTES
+    limit = expectation.original.length + most
     artifact.seek(0)
     data = artifact.read(limit + 1)
     if len(data) > limit:
-        raise CheckFailed(f"The signed file is more than {MAX_SIGNATURE_BYTES} bytes longer than the original.")
+        raise CheckFailed(f"The signed file is more than {most} bytes longer than the original.")
     measured = Measured(len(data), hashlib.sha256(data).digest())
     start, end = find_last_child(data)
     original = hashlib.sha256(memoryview(data)[:start])
@@ -79,16 +83,22 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     if (len(data) - end + start, original.digest()) != (expectation.original.length, expectation.original.sha256):
         raise CheckFailed("Without its signature the signed file is not the original, byte for byte.")
     root = parse_artifact(data)
-    spec = expectation.spec
     parts = _Parts.read(root, is_stamped=spec is not None and spec.is_stamped)
     algorithm, digest = _verify_value(parts, expectation.certificate)
     _verify_certificates(parts, expectation.certificate)
     signing_time = _verify_properties(parts, expectation.certificate, spec)
     if spec is not None:
         check_key(_load(expectation.certificate).public_key(), algorithm, digest, spec)
-        if spec.is_stamped:
-            check_token(parts.token, canonicalize_part(parts.value_element), spec, expectation.judge_stamp)
-    _verify_references(root, parts)
+    proof = None
+    if spec is not None and parts.unsigned is not None:
+        if spec.is_proven:
+            proof = ProofCheck.read(parts.unsigned, parts.value_element, parts.signed_info, parts.key_info, spec)
+        else:
+            token = _read_token(parts.unsigned)
+            check_token(token, canonicalize_part(parts.value_element), spec, expectation.judge_stamp)
+    covered = _verify_references(root, parts)
+    if proof is not None:
+        proof.check(covered, parts.certificates, expectation)
     return Checked(measured, algorithm, digest, signing_time)
 
 
@@ -105,7 +115,8 @@ class _Parts:
     value: bytes
     certificates: tuple[bytes, ...]
     signed_properties: etree._Element
-    token: bytes
+    key_info: etree._Element
+    unsigned: etree._Element | None
 
     @classmethod
     def read(cls, root: etree._Element, *, is_stamped: bool) -> _Parts:
@@ -148,7 +159,8 @@ class _Parts:
             value=decode_base64(value),
             certificates=tuple(decode_base64(child) for child in data),
             signed_properties=signed_properties,
-            token=_read_token(unsigned[0]) if unsigned else b"",
+            key_info=key_info,
+            unsigned=unsigned[0] if unsigned else None,
         )
 
 
@@ -277,8 +289,8 @@ def _time(text: str) -> datetime.datetime:
         raise CheckFailed(refusal) from error
 
 
-def _verify_references(root: etree._Element, parts: _Parts) -> None:
-    """Verify both digests; takes the signature out of the tree."""
+def _verify_references(root: etree._Element, parts: _Parts) -> tuple[bytes, bytes]:
+    """Verify both digests and return what they are of; takes the signature out of the tree."""
     identifiers = [
         element.get("Id", "") for element in (parts.signature, parts.signed_properties, parts.document_reference)
     ]
@@ -295,10 +307,12 @@ def _verify_references(root: etree._Element, parts: _Parts) -> None:
         f"#{second}",
     ):
         raise CheckFailed("The second reference is not to the signed properties of this signature.")
-    _compare(parts.properties_reference, [_INCLUSIVE], canonicalize_part(parts.signed_properties), "signed properties")
+    properties = canonicalize_part(parts.signed_properties)
+    _compare(parts.properties_reference, [_INCLUSIVE], properties, "signed properties")
     root.remove(parts.signature)
     document = canonicalize(root.getroottree())
     _compare(parts.document_reference, _DOCUMENT_TRANSFORMS, document, "document")
+    return document, properties
 
 
 def _compare(reference: etree._Element, transforms: list[str], canonical: bytes, what: str) -> None:

@@ -20,8 +20,6 @@ __all__ = ["CODE", "SigningRules", "find_absent_policy", "make_rules"]
 
 CODE = "sign.policy-invalid"
 _BASELINES = {spec.name: spec for spec in (BASELINE_B, BASELINE_T, BASELINE_LT, BASELINE_LTA)}
-_PROVEN = frozenset({Format.CADES, Format.PADES})
-"""Formats whose baselines B-LT and B-LTA are made."""
 
 
 class Choice(Protocol):
@@ -155,7 +153,7 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
     if choice.xml_flavor is XmlFlavor.NFE:
         return _plain_rules(choice, key)
     if choice.policy in _BASELINES:
-        return _baseline_rules(choice.name, _BASELINES[choice.policy], formats)
+        return SigningRules(choice.name, dict.fromkeys(formats, (_BASELINES[choice.policy],)), {})
     facts = read_key(key)
     specs: dict[Format, Sequence[SignatureSpec]] = {}
     reasons: dict[Format, str] = {}
@@ -168,14 +166,6 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
         raise PermanentFailure(next(iter(reasons.values())))
     roots = {row.identifier.oid: row.roots for row in table.rows if row.format in specs}
     return SigningRules(choice.name, specs, reasons, roots=roots)
-
-
-def _baseline_rules(profile: str, spec: SignatureSpec, formats: Sequence[Format]) -> SigningRules:
-    made = [one for one in formats if one in _PROVEN or not spec.is_proven]
-    reasons = {one: f"{spec.name} is not made for {one.value}." for one in formats if one not in made}
-    if not made:
-        raise PermanentFailure(next(iter(reasons.values())))
-    return SigningRules(profile, dict.fromkeys(made, (spec,)), reasons)
 
 
 def _list_specs(choice: Choice, format: Format, key: KeyFacts, table: PolicyTable) -> Sequence[SignatureSpec]:

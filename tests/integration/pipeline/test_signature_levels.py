@@ -226,6 +226,7 @@ def test_a_profile_is_given_the_level_only_where_it_can_sign(start: Any) -> None
         ("AD-RT", {"has_timestamps": False}, "profile.invalid", "Signing:Timestamps names no service"),
         ("B-T", {"has_roots": False}, "profile.no-trust", "trusts no root"),
         ("AD-RC", {"has_timestamps": False}, "profile.invalid", "Signing:Timestamps names no service"),
+        ("AD-RV", {"has_timestamps": False}, "profile.invalid", "Signing:Timestamps names no service"),
         ("B-LTA", {"has_roots": False}, "profile.no-trust", "trusts no root"),
     ):
         with pytest.raises(ProfileRefused) as refused:
