@@ -20,9 +20,7 @@ __all__ = ["open_stamping"]
 _LIMIT_SECONDS = 5.0
 
 
-def open_stamping(
-    kit: AuthorityServer, folder: Path, *, clock: Callable[[], datetime.datetime] = utc_now
-) -> Stamping:
+def open_stamping(kit: AuthorityServer, folder: Path, *, clock: Callable[[], datetime.datetime] = utc_now) -> Stamping:
     """Return what a worker has of a host that trusts the kit's authority and names its time-stamp service.
 
     `folder` takes the trust folder and the cache of revocation data.
