@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import attrs
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509 import ocsp
 from lxml import etree
 
 from bulksigner.contract.errors import BulkSignerError
 from bulksigner.contract.policy import Proof, SignatureSpec
 from bulksigner.contract.signing import ValidationData
+from bulksigner.formats.evidence_check import check_evidence
 from bulksigner.formats.model import CheckFailed, Expectation, ProofJudge
 from bulksigner.formats.stamp_check import check_token
 from bulksigner.formats.xmldsig_check import (
@@ -117,6 +115,9 @@ class ProofCheck:
         if refs[0] is not None and refs[1] is not None:
             proof = _check_references(refs[0], refs[1], certificates, data)
         if data is not None and proof is not None:
+            leaves = (certificates[0], *(judge.list_certificates(token)[0] for token in tokens))
+            known = tuple(dict.fromkeys((*leaves, *data.certificates)))
+            check_evidence(leaves, attrs.evolve(data, certificates=known))
             _judge(judge, certificates[0], tokens, proof, data)
 
 
@@ -191,7 +192,7 @@ def _read_bytes(element: etree._Element) -> bytes:
 
 
 def _read_values(certificates: etree._Element, revocation: etree._Element) -> ValidationData:
-    """Read the values, each of which must be whole: nothing unsigned that nobody vouches for."""
+    """Read the values, each of which is there once."""
     kind = f"{_ETSI}EncapsulatedX509Certificate"
     held = tuple(_read_bytes(one) for one in _take(certificates, *(kind for _ in certificates)))
     _demand_groups(revocation, "CRLValues", "OCSPValues")
@@ -200,65 +201,7 @@ def _read_values(certificates: etree._Element, revocation: etree._Element) -> Va
     for values in (held, lists, answers):
         if len(set(values)) != len(values):
             raise CheckFailed("The signature holds a value of its proof twice.")
-    try:
-        issuers = [x509.load_der_x509_certificate(one) for one in held]
-        whole = (
-            all(_is_issued(one, issuers) for one in issuers)
-            and all(_is_signed_list(one, issuers) for one in lists)
-            and all(_is_signed_answer(one, issuers) for one in answers)
-        )
-    except Exception as error:  # damaged values are parsed late, with errors of many unrelated kinds
-        raise CheckFailed("The signature holds a certificate, a list or an answer that cannot be read.") from error
-    if not whole:
-        raise CheckFailed("The signature holds a certificate, a list or an answer that nobody in it signed.")
     return ValidationData(held, lists, answers)
-
-
-def _is_issued(certificate: x509.Certificate, issuers: list[x509.Certificate]) -> bool:
-    return _has_one(issuers, certificate.issuer, certificate.verify_directly_issued_by)
-
-
-def _is_signed_list(der: bytes, issuers: list[x509.Certificate]) -> bool:
-    parsed = x509.load_der_x509_crl(der)
-    _describe_list(parsed)
-
-    def verify(issuer: x509.Certificate) -> None:
-        key: Any = issuer.public_key()
-        if not parsed.is_signature_valid(key):
-            raise ValueError
-
-    return _has_one(issuers, parsed.issuer, verify)
-
-
-def _is_signed_answer(der: bytes, issuers: list[x509.Certificate]) -> bool:
-    parsed = ocsp.load_der_ocsp_response(der)
-    _describe_answer(parsed)
-
-    def verify(signer: x509.Certificate) -> None:
-        key, algorithm = signer.public_key(), parsed.signature_hash_algorithm
-        if isinstance(key, rsa.RSAPublicKey) and algorithm is not None:
-            key.verify(parsed.signature, parsed.tbs_response_bytes, padding.PKCS1v15(), algorithm)
-        elif isinstance(key, ec.EllipticCurvePublicKey) and algorithm is not None:
-            key.verify(parsed.signature, parsed.tbs_response_bytes, ec.ECDSA(algorithm))
-        else:
-            raise ValueError
-
-    return _has_one([*parsed.certificates, *issuers], None, verify)
-
-
-def _has_one(
-    issuers: list[x509.Certificate], name: x509.Name | None, verify: Callable[[x509.Certificate], None]
-) -> bool:
-    """Tell whether one of the certificates, of a name where it is known, passes a verification."""
-    for issuer in issuers:
-        if name not in (None, issuer.subject):
-            continue
-        try:
-            verify(issuer)
-        except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
-            continue
-        return True
-    return False
 
 
 def _check_references(

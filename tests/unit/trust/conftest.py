@@ -12,8 +12,10 @@ import pytest
 from bulksigner.settings.trust import TrustSettings
 from bulksigner.testing.authority_server import AuthorityServer, running_authority
 from bulksigner.testing.certificates import Authority, Issued, make_authority
+from bulksigner.testing.proving import open_stamping
 from bulksigner.trust.evidence import EvidenceDesk
 from bulksigner.trust.roots import load_trust
+from bulksigner.trust.stamping import Stamping
 from bulksigner.trust.validation import CertificateValidation
 
 
@@ -71,6 +73,12 @@ def trust_bench(kit: AuthorityServer, tmp_path: Path) -> Bench:
     roots.mkdir()
     kit.authority.issue().write_root_pem(roots / "root.pem")
     return Bench(kit, RealClock(), roots, tmp_path / "cache")
+
+
+@pytest.fixture
+def stamping(trust_bench: Bench) -> Stamping:
+    """Stamps, proofs and judges of the bench, as a worker process gets them."""
+    return open_stamping(trust_bench.kit, trust_bench.roots.parent, clock=trust_bench.clock)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
-import pickle
 import subprocess
 
 import attrs
@@ -20,27 +19,14 @@ from bulksigner.formats.model import CheckFailed, Expectation
 from bulksigner.formats.policies import read_key, shipped_policies
 from bulksigner.formats.spec import BASELINE_LT, BASELINE_LTA
 from bulksigner.formats.unsigned import add_cms_unsigned
-from bulksigner.settings.trust import TrustSettings
 from bulksigner.testing.certificates import KeyKind
 from bulksigner.testing.fakes import MemoryKey
 from bulksigner.testing.verify import verify_cms_with_openssl
-from bulksigner.trust.proving import EvidencePlan, ProofMissing
-from bulksigner.trust.roots import load_trust
-from bulksigner.trust.stamping import Stamping, StampingPlan
-from bulksigner.trust.timestamping import TimestampService
+from bulksigner.trust.proving import ProofMissing
 
 CONTENT = b"0001 payment\r\n\x00\xff"
 AA = "1.2.840.113549.1.9.16.2."
 NATIONAL = ("AD-RV", "AD-RC", "AD-RA")
-
-
-@pytest.fixture
-def stamping(trust_bench) -> Stamping:
-    """The bench's service and evidence, trusted by the bench's root, as a worker process gets them."""
-    trust = load_trust(TrustSettings(roots_path=trust_bench.roots))
-    evidence = EvidencePlan(trust_bench.cache, datetime.timedelta(minutes=60), limit_seconds=5.0)
-    plan = StampingPlan((TimestampService(trust_bench.kit.tsa_url, limit_seconds=5.0),), trust, evidence)
-    return pickle.loads(pickle.dumps(plan)).open(trust_bench.clock)
 
 
 def sign(key, spec, stamping, content: bytes = CONTENT, **given) -> bytes:

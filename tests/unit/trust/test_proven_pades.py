@@ -21,27 +21,13 @@ from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import CheckFailed, Expectation
 from bulksigner.formats.policies import PolicyTable, read_key, shipped_policies
 from bulksigner.formats.spec import BASELINE_LT, BASELINE_LTA, BASELINE_T
-from bulksigner.settings.trust import TrustSettings
 from bulksigner.testing.certificates import KeyKind
 from bulksigner.testing.fakes import MemoryKey
 from bulksigner.testing.pdf_files import pdf_file
 from bulksigner.testing.verify import verify_pdf_with_pdfsig
-from bulksigner.trust.proving import EvidencePlan
-from bulksigner.trust.roots import load_trust
-from bulksigner.trust.stamping import Stamping, StampingPlan
-from bulksigner.trust.timestamping import TimestampService
 
 CONTENT = pdf_file()
 LEVELS = ("AD-RC", "AD-RA", "B-LT", "B-LTA")
-
-
-@pytest.fixture
-def stamping(trust_bench) -> Stamping:
-    """The bench's service and evidence, trusted by the bench's root."""
-    trust = load_trust(TrustSettings(roots_path=trust_bench.roots))
-    evidence = EvidencePlan(trust_bench.cache, datetime.timedelta(minutes=60), limit_seconds=5.0)
-    service = TimestampService(trust_bench.kit.tsa_url, limit_seconds=5.0)
-    return StampingPlan((service,), trust, evidence).open(trust_bench.clock)
 
 
 @pytest.fixture(autouse=True)

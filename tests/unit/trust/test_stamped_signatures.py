@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import hashlib
 import io
-import pickle
 import subprocess
 
 import attrs
@@ -42,7 +41,7 @@ from bulksigner.testing.fakes import MemoryKey
 from bulksigner.testing.pdf_files import pdf_file
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_pdfsig, verify_xml_with_xmlsec1
 from bulksigner.trust.roots import load_trust
-from bulksigner.trust.stamping import Stamping, StampingPlan
+from bulksigner.trust.stamping import StampingPlan
 from bulksigner.trust.timestamping import TimestampService, TimestampsFailed
 
 CONTENTS = {
@@ -51,14 +50,6 @@ CONTENTS = {
     Format.PADES: pdf_file(),
 }
 FORMATS = list(Format)
-
-
-@pytest.fixture
-def stamping(trust_bench) -> Stamping:
-    """The bench's service, trusted by the bench's root, as a worker process gets it."""
-    trust = load_trust(TrustSettings(roots_path=trust_bench.roots))
-    plan = StampingPlan((TimestampService(trust_bench.kit.tsa_url, limit_seconds=5.0),), trust)
-    return pickle.loads(pickle.dumps(plan)).open(trust_bench.clock)
 
 
 def sign(format: Format, key, spec, stamps, **given) -> bytes:

@@ -6,7 +6,6 @@ import base64
 import datetime
 import hashlib
 import io
-import pickle
 import re
 import subprocess
 from xml.dom import minidom
@@ -25,14 +24,9 @@ from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import CheckFailed, Expectation
 from bulksigner.formats.policies import read_key, shipped_policies
 from bulksigner.formats.spec import BASELINE_LT, BASELINE_LTA
-from bulksigner.settings.trust import TrustSettings
 from bulksigner.testing.certificates import KeyKind, make_authority
 from bulksigner.testing.fakes import MemoryKey
 from bulksigner.testing.verify import xmlsec1_command
-from bulksigner.trust.proving import EvidencePlan
-from bulksigner.trust.roots import load_trust
-from bulksigner.trust.stamping import Stamping, StampingPlan
-from bulksigner.trust.timestamping import TimestampService
 
 DS, ETSI, ETSI_141 = (
     "http://www.w3.org/2000/09/xmldsig#",
@@ -70,15 +64,6 @@ DOCUMENTS = {
     "namespaces": NAMESPACES.encode(),
     "signed before": SIGNED_BEFORE.encode(),
 }
-
-
-@pytest.fixture
-def stamping(trust_bench) -> Stamping:
-    """Stamps, proofs and judges as a worker process gets them."""
-    trust = load_trust(TrustSettings(roots_path=trust_bench.roots))
-    evidence = EvidencePlan(trust_bench.cache, datetime.timedelta(minutes=60), limit_seconds=5.0)
-    plan = StampingPlan((TimestampService(trust_bench.kit.tsa_url, limit_seconds=5.0),), trust, evidence)
-    return pickle.loads(pickle.dumps(plan)).open(trust_bench.clock)
 
 
 def spec_of(level: str, key, version: str | None = None):
