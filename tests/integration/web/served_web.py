@@ -131,6 +131,7 @@ def serving(
         check_file=unexpected,
         list_profiles=unexpected,
         find_profile=unexpected,
+        find_hold=unexpected,
         name_output=lambda job: None,
         scratch=folder,
         read_history=unexpected,
