@@ -63,8 +63,8 @@ class _Gate:
 class Committer:
     """Runs acts one after the other on a connection of its own and answers each after its commit is durable.
 
-    An act that is alone is committed at once. Acts that arrive while a commit is being flushed form the next group;
-    each of them has a savepoint, so one that raises undoes only itself.
+    An act that is alone is committed at once. Acts that arrive while a commit is being flushed form the next group. One
+    that raises undoes only itself: the group is rolled back, and the others run again without it.
     """
 
     def __init__(
@@ -146,9 +146,11 @@ class Committer:
                 connection.execute("BEGIN IMMEDIATE")
                 for waiting in group:
                     begun += 1
-                    self._run_act(connection, waiting, is_alone=len(group) == 1)
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
+                    self._run_act(connection, waiting)
+                    if waiting.error is not None:
+                        break
+                last = group[begun - 1]
+                connection.execute("COMMIT" if last.error is None else "ROLLBACK")
             except sqlite3.Error as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -156,24 +158,24 @@ class Committer:
                 lost = group[:begun] if begun else group
                 self._fail(lost, str(error), error)
                 group = group[len(lost) :]
-            else:
+                continue
+            if last.error is None:
                 for waiting in group:
                     waiting.answer()
                 return
+            # Those before it are run again. Few acts raise, and a savepoint for each act costs two statements.
+            self._commit(connection, group[: begun - 1])
+            last.answer()
+            group = group[begun:]
 
-    def _run_act(self, connection: sqlite3.Connection, waiting: _Waiting, *, is_alone: bool) -> None:
-        """Run one act; raises sqlite3.Error only when the transaction of the group is lost."""
-        if not is_alone:
-            connection.execute("SAVEPOINT act")
+    def _run_act(self, connection: sqlite3.Connection, waiting: _Waiting) -> None:
+        """Run one act and keep what it raises; raises sqlite3.Error only when the transaction of the group is lost."""
         try:
             waiting.value = waiting.act()
         except BaseException as error:  # the act's own affair: it is raised again where it was asked for
             waiting.error = error
             if not connection.in_transaction:
                 raise sqlite3.OperationalError(str(error)) from error
-            connection.execute("ROLLBACK" if is_alone else "ROLLBACK TO act")
-        if not is_alone:
-            connection.execute("RELEASE act")
 
     def _fail(self, group: Sequence[_Waiting], reason: str, cause: Exception | None) -> None:
         for waiting in group:
