@@ -99,10 +99,11 @@ _SETTLE = Prepared(
         ReceiptRow.job_id == slot("job_id"), ReceiptRow.removed_at.is_null()
     )
 )
-_REMOVE = Prepared(
-    ReceiptRow.update({ReceiptRow.settled_at: slot("at"), ReceiptRow.removed_at: slot("at")}).where(
-        ReceiptRow.job_id == slot("job_id")
-    )
+_REMOVE = Prepared(ReceiptRow.update({ReceiptRow.removed_at: slot("at")}).where(ReceiptRow.job_id == slot("job_id")))
+_IS_UNSETTLED = (ReceiptRow.job_id == slot("job_id")) & ReceiptRow.settled_at.is_null()
+_SETTLE_REMOVED = Prepared(ReceiptRow.update({ReceiptRow.settled_at: slot("at")}).where(_IS_UNSETTLED))
+_SETTLE_SIGNED = Prepared(
+    ReceiptRow.update({ReceiptRow.settled_at: slot("at")}).where(_IS_UNSETTLED, ReceiptRow.signature.is_null(False))
 )
 
 
@@ -189,7 +190,7 @@ class Receipts:
         self._store.execute(_CLOSE, instance=instance, sha256=sha256)
 
     def open_after(self, last: Receipt | None) -> list[Receipt]:
-        """Return the next receipts whose files are not written yet, a page."""
+        """Return the next receipts that are not signed or whose files are not written yet, a page."""
         instance, number = ("", 0) if last is None else (last.instance, last.number)
         return self._read(_OPEN, instance=instance, number=number, limit=PAGE_SIZE)
 
@@ -212,20 +213,28 @@ class Receipts:
         now = self._clock()
 
         def act() -> list[str]:
-            return [
-                job_id
-                for job_id, place in places.items()
-                if not self._store.execute(
-                    _SETTLE, job_id=job_id, place=None if place is None else str(place), at=now
-                ).count
-            ]
+            removed = []
+            for job_id, place in places.items():
+                text = None if place is None else str(place)
+                if not self._store.execute(_SETTLE, job_id=job_id, place=text, at=now).count:
+                    self._store.execute(_SETTLE_REMOVED, job_id=job_id, at=now)
+                    removed.append(job_id)
+            return removed
 
         return self._store.write(act)
 
     def remove(self, job_id: str) -> None:
-        """Record that the files of a receipt are taken away; the receipt stays in its chain."""
+        """Record that the files of a receipt are taken away; the receipt stays in its chain.
+
+        One without its signature stays open until it has that: at the end of a chain nothing else vouches for it.
+        """
         now = self._clock()
-        self._store.write(lambda: self._store.execute(_REMOVE, job_id=job_id, at=now))
+
+        def act() -> None:
+            self._store.execute(_REMOVE, job_id=job_id, at=now)
+            self._store.execute(_SETTLE_SIGNED, job_id=job_id, at=now)
+
+        self._store.write(act)
 
     def heads(self) -> list[Head]:
         """Return the end of each chain."""

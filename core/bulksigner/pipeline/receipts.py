@@ -136,7 +136,7 @@ class ReceiptBook:
         places: dict[str, Path | None] = {}
         for receipt in signed:
             try:
-                places[receipt.job_id] = self._write(receipt)
+                places[receipt.job_id] = None if receipt.removed_at is not None else self._write(receipt)
             except OSError as error:
                 self._tell(receipt, f"cannot be written: {error.strerror or error}")
         for job_id in self._receipts.settle(places) if places else ():

@@ -16,7 +16,7 @@ import attrs
 import pytest
 
 from bulksigner.audit.accounts import Audit, Period, run_audit
-from bulksigner.audit.receipt_chain import walk_chains
+from bulksigner.audit.receipt_chain import Note, walk_chains
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files import durable
 from bulksigner.jobs.receipts import Receipts
@@ -363,6 +363,23 @@ def test_clear_jobs_takes_every_receipt(served: Any) -> None:
     served.drop("report.rem", b"other content")
     served.run_until_idle()
     assert read(served, "report.rem.p7m")["chain"]["number"] == 2
+
+
+def test_clear_jobs_before_the_receipt_is_signed_leaves_no_fault(served: Any) -> None:
+    """PIPE-103, BEY-03: what was cleared while it was owed is signed all the same, in the chain, and in no file."""
+    settle, served.service.receipts.settle = served.service.receipts.settle, lambda: 0
+    served.drop("owed.rem", b"content")
+    served.run_until_idle()
+    served.service.operations.clearing.clear(OPERATOR)
+    for _ in range(2):
+        walked = walk_chains(Receipts(served.service.store), Period())
+        assert (walked.receipts, walked.faults, dict(walked.notes)) == (1, (), {Note.REMOVED: 1})
+        assert settle() == 0
+    assert served.outputs() == []
+    [receipt] = Receipts(served.service.store).walk(served.service.owner.identity, 1, 1)
+    assert receipt.signature is not None
+    assert receipt.settled_at is not None
+    assert Receipts(served.service.store).open_after(None) == []
 
 
 def test_an_audit_accounts_for_receipts(served: Any) -> None:
