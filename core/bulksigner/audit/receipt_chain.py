@@ -112,7 +112,7 @@ class _Walk:
         if period.start is not None or period.end is not None:
             span = self.receipts.span(self.head.instance, period.start or _EVER[0], period.end or _EVER[1])
             if span is None:
-                return None
+                return self._find_hole(period)
             first, last = span
         expected = first
         previous: str | None = None
@@ -131,6 +131,10 @@ class _Walk:
                 expected += 1
             if expected <= last:
                 raise _missing_row(expected)
+            if last < self.head.number and not self._has(last + 1):
+                # It may have been the last of the period, or the end of the chain was cut off.
+                expected = last + 1
+                raise _missing_row(expected)
             if last == self.head.number and previous != self.head.sha256:
                 expected = last
                 raise _Wrong(FaultKind.EDIT, "the database", "the last receipt is not the one that was written last")
@@ -143,6 +147,20 @@ class _Walk:
         except _Wrong as wrong:
             return Fault(wrong.kind, self.head.instance, expected, wrong.subject, wrong.reason)
         return None
+
+    def _find_hole(self, period: Period) -> Fault | None:
+        """See that a period without receipts never had one: those before and those after it are neighbours."""
+        instance = self.head.instance
+        before = None if period.start is None else self.receipts.span(instance, _EVER[0], period.start)
+        after = None if period.end is None else self.receipts.span(instance, period.end, _EVER[1])
+        number = 1 if before is None else before[1] + 1
+        if number >= (self.head.number + 1 if after is None else after[0]):
+            return None
+        wrong = _missing_row(number)
+        return Fault(wrong.kind, instance, number, wrong.subject, wrong.reason)
+
+    def _has(self, number: int) -> bool:
+        return any(True for _ in self.receipts.walk(self.head.instance, number, number))
 
     def _look(self, receipt: Receipt, previous: str | None) -> None:
         self.count += 1

@@ -221,6 +221,20 @@ def test_a_period_is_walked_with_its_first_link(worked: Any) -> None:
     assert faults(worked, late) == [(FaultKind.GAP, 1)]
 
 
+def test_a_period_shows_what_was_cut_out_of_it(worked: Any) -> None:
+    """BEY-03: rows that are gone at the end of a period, or all of them, are missed by the period they were in."""
+    jobs = worked.jobs()
+    upto, since = Period(None, jobs[2].completed_at), Period(jobs[2].completed_at, None)
+    only = Period(jobs[1].completed_at, jobs[2].completed_at)
+    before = Period(None, jobs[0].completed_at)
+    assert [faults(worked, period) for period in (upto, since, only, before)] == [[], [], [], []]
+    execute(worked, _DELETE, number=3)
+    assert faults(worked, since) == faults(worked, Period(jobs[1].completed_at, None)) == [(FaultKind.GAP, 3)]
+    execute(worked, _DELETE, number=2)
+    assert faults(worked, upto) == faults(worked, only) == [(FaultKind.GAP, 2)]
+    assert faults(worked, before) == []
+
+
 def test_a_deleted_job_leaves_no_fault(worked: Any) -> None:
     """PIPE-101, PIPE-103: files that were taken away on purpose are noted, and the chain is whole."""
     worked.service.operations.deletion.delete(worked.jobs()[1].id, OPERATOR)
