@@ -28,7 +28,7 @@ from bulksigner.pipeline.engine_pool import ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.receipts import ReceiptBook
-from bulksigner.profiles.holds import NOTES_OF, Cause, Holds, try_key
+from bulksigner.profiles.holds import NOTES_OF, Cause, Holds, end_holds, try_key
 from bulksigner.profiles.model import OpenedProfile
 from bulksigner.profiles.opened import OpenedProfiles, ProfileOpener
 from bulksigner.records.notes import StoredNotes
@@ -129,7 +129,9 @@ def plan_holds(
 ) -> Holds | None:
     """Return what holds profiles, with those that are held now; None where jobs fail instead (CFG-202)."""
     core = foundation.settings.core
+    notes = StoredNotes(store, utc_now, NOTES_OF)
     if not core.pipeline.hold_on_key_trouble:
+        end_holds(profiles, notes)
         return None
     stamping = plan_stamping(foundation)
     stamps = None if stamping is None else stamping.open(utc_now).stamps
@@ -155,7 +157,6 @@ def plan_holds(
         Cause.TIMESTAMPS: ask_for_stamp,
         Cause.SPACE: find_full,
     }
-    notes = StoredNotes(store, utc_now, NOTES_OF)
     holds = Holds(profiles, queue, notes, probes, reopen, foundation.scrubber.scrub)
     holds.begin()
     return holds

@@ -19,7 +19,8 @@ from bulksigner.contract.signing import Format, Measured
 from bulksigner.files import durable
 from bulksigner.formats import dispatch
 from bulksigner.formats.model import CheckFailed, Expectation
-from bulksigner.jobs.receipts import Head, Receipt, Receipts
+from bulksigner.jobs.receipts import Head, Receipt, Receipts, UnreadableReceipt
+from bulksigner.records.times import write_time
 
 __all__ = ["Fault", "FaultKind", "Note", "Walked", "walk_chains"]
 
@@ -78,9 +79,16 @@ class _Wrong(Exception):
 def walk_chains(receipts: Receipts, period: Period) -> Walked:
     """Walk the chain of each instance, in a period only those receipts whose jobs were completed in it."""
     count, notes, faults = 0, Counter[Note](), list[Fault]()
-    for head in receipts.heads():
+    # Before the heads: what a service adds meanwhile is behind none of them.
+    lasts = receipts.last_numbers()
+    heads = {head.instance: head for head in receipts.heads()}
+    for instance in sorted(heads.keys() | lasts.keys()):
+        head = heads.get(instance) or Head(instance, 0, None)
         walk = _Walk(receipts, head)
         fault = walk.find_fault(period)
+        if fault is None and lasts.get(instance, 0) > head.number:
+            reason = f"the chain is said to end with receipt {head.number}, and this one is behind it"
+            fault = Fault(FaultKind.EDIT, instance, head.number + 1, "the database", reason)
         count += walk.count
         notes += walk.notes
         if fault is not None:
@@ -104,7 +112,7 @@ class _Walk:
         if period.start is not None or period.end is not None:
             span = self.receipts.span(self.head.instance, period.start or _EVER[0], period.end or _EVER[1])
             if span is None:
-                return None
+                return self._find_hole(period)
             first, last = span
         expected = first
         previous: str | None = None
@@ -123,6 +131,10 @@ class _Walk:
                 expected += 1
             if expected <= last:
                 raise _missing_row(expected)
+            if last < self.head.number and not self._has(last + 1):
+                # It may have been the last of the period, or the end of the chain was cut off.
+                expected = last + 1
+                raise _missing_row(expected)
             if last == self.head.number and previous != self.head.sha256:
                 expected = last
                 raise _Wrong(FaultKind.EDIT, "the database", "the last receipt is not the one that was written last")
@@ -130,9 +142,25 @@ class _Walk:
                 expected = self.unvouched
                 reason = "it has no signature, and no signed receipt follows that would vouch for it"
                 raise _Wrong(FaultKind.EDIT, "the database", reason)
+        except UnreadableReceipt as error:
+            return Fault(FaultKind.EDIT, self.head.instance, error.number, "the database", error.message)
         except _Wrong as wrong:
             return Fault(wrong.kind, self.head.instance, expected, wrong.subject, wrong.reason)
         return None
+
+    def _find_hole(self, period: Period) -> Fault | None:
+        """See that a period without receipts never had one: those before and those after it are neighbours."""
+        instance = self.head.instance
+        before = None if period.start is None else self.receipts.span(instance, _EVER[0], period.start)
+        after = None if period.end is None else self.receipts.span(instance, period.end, _EVER[1])
+        number = 1 if before is None else before[1] + 1
+        if number >= (self.head.number + 1 if after is None else after[0]):
+            return None
+        wrong = _missing_row(number)
+        return Fault(wrong.kind, instance, number, wrong.subject, wrong.reason)
+
+    def _has(self, number: int) -> bool:
+        return any(True for _ in self.receipts.walk(self.head.instance, number, number))
 
     def _look(self, receipt: Receipt, previous: str | None) -> None:
         self.count += 1
@@ -143,6 +171,8 @@ class _Walk:
         link = {"instance": receipt.instance, "number": receipt.number, "previous": receipt.previous}
         if told.get("chain") != link or told.get("job") != receipt.job_id:
             raise _Wrong(FaultKind.EDIT, subject, "its content names another place in the chain, or another job")
+        if not _fits_columns(told, receipt):
+            raise _Wrong(FaultKind.EDIT, subject, "its row names another profile, output or time than its content")
         if receipt.previous != previous:
             raise _Wrong(FaultKind.EDIT, subject, "it does not follow on the one before: either was replaced")
         if receipt.signature is not None:
@@ -153,6 +183,8 @@ class _Walk:
             self.unvouched = self.unvouched or receipt.number
         if receipt.removed_at is not None:
             self.notes[Note.REMOVED] += 1
+        elif receipt.place is None and receipt.settled_at is not None:
+            raise _Wrong(FaultKind.EDIT, subject, "its files were written, and the row does not say where")
         elif receipt.place is None:
             self.notes[Note.WAITING] += 1
         else:
@@ -172,6 +204,14 @@ def _read(receipt: Receipt, subject: str) -> dict[str, Any]:
     if not isinstance(told, dict):
         raise _Wrong(FaultKind.EDIT, subject, "its content is no receipt")
     return told
+
+
+def _fits_columns(told: dict[str, Any], receipt: Receipt) -> bool:
+    times, output = told.get("times"), told.get("output")
+    if not isinstance(times, dict) or not isinstance(output, dict):
+        return False
+    said = (times.get("completed"), told.get("profile"), output.get("name"))
+    return said == (write_time(receipt.completed_at), receipt.profile_name, receipt.output_path.name)
 
 
 def _check_signature(receipt: Receipt, told: dict[str, Any], subject: str) -> None:

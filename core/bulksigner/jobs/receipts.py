@@ -5,20 +5,21 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import peewee
 
+from bulksigner.contract.errors import BulkSignerError
 from bulksigner.jobs.model import Job, utc_now
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.receipt_tables import ReceiptHeadRow, ReceiptRow
 from bulksigner.records.store import Store
 from bulksigner.records.times import read_time
 
-__all__ = ["SIGNATURE_SUFFIX", "Head", "Link", "Receipt", "Receipts"]
+__all__ = ["SIGNATURE_SUFFIX", "Head", "Link", "Receipt", "Receipts", "UnreadableReceipt"]
 
 SIGNATURE_SUFFIX = ".p7s"
 PAGE_SIZE = 200
@@ -77,6 +78,9 @@ _HEADS = Prepared(
         ReceiptHeadRow.instance
     )
 )
+_LAST_NUMBERS = Prepared(
+    ReceiptRow.select(ReceiptRow.instance, peewee.fn.MAX(ReceiptRow.number)).group_by(ReceiptRow.instance)
+)
 _SPAN = Prepared(
     ReceiptRow.select(peewee.fn.MIN(ReceiptRow.number), peewee.fn.MAX(ReceiptRow.number)).where(
         ReceiptRow.instance == slot("instance"),
@@ -95,10 +99,11 @@ _SETTLE = Prepared(
         ReceiptRow.job_id == slot("job_id"), ReceiptRow.removed_at.is_null()
     )
 )
-_REMOVE = Prepared(
-    ReceiptRow.update({ReceiptRow.settled_at: slot("at"), ReceiptRow.removed_at: slot("at")}).where(
-        ReceiptRow.job_id == slot("job_id")
-    )
+_REMOVE = Prepared(ReceiptRow.update({ReceiptRow.removed_at: slot("at")}).where(ReceiptRow.job_id == slot("job_id")))
+_IS_UNSETTLED = (ReceiptRow.job_id == slot("job_id")) & ReceiptRow.settled_at.is_null()
+_SETTLE_REMOVED = Prepared(ReceiptRow.update({ReceiptRow.settled_at: slot("at")}).where(_IS_UNSETTLED))
+_SETTLE_SIGNED = Prepared(
+    ReceiptRow.update({ReceiptRow.settled_at: slot("at")}).where(_IS_UNSETTLED, ReceiptRow.signature.is_null(False))
 )
 
 
@@ -145,6 +150,14 @@ class Receipt:
         yield place, self.content
 
 
+class UnreadableReceipt(BulkSignerError):
+    """Report a row that holds something which was never written there."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"The row of receipt {number} cannot be read: {reason}")
+        self.number = number
+
+
 class Receipts:
     """Reads receipts, and writes what becomes of them."""
 
@@ -177,7 +190,7 @@ class Receipts:
         self._store.execute(_CLOSE, instance=instance, sha256=sha256)
 
     def open_after(self, last: Receipt | None) -> list[Receipt]:
-        """Return the next receipts whose files are not written yet, a page."""
+        """Return the next receipts that are not signed or whose files are not written yet, a page."""
         instance, number = ("", 0) if last is None else (last.instance, last.number)
         return self._read(_OPEN, instance=instance, number=number, limit=PAGE_SIZE)
 
@@ -200,25 +213,38 @@ class Receipts:
         now = self._clock()
 
         def act() -> list[str]:
-            return [
-                job_id
-                for job_id, place in places.items()
-                if not self._store.execute(
-                    _SETTLE, job_id=job_id, place=None if place is None else str(place), at=now
-                ).count
-            ]
+            removed = []
+            for job_id, place in places.items():
+                text = None if place is None else str(place)
+                if not self._store.execute(_SETTLE, job_id=job_id, place=text, at=now).count:
+                    self._store.execute(_SETTLE_REMOVED, job_id=job_id, at=now)
+                    removed.append(job_id)
+            return removed
 
         return self._store.write(act)
 
     def remove(self, job_id: str) -> None:
-        """Record that the files of a receipt are taken away; the receipt stays in its chain."""
+        """Record that the files of a receipt are taken away; the receipt stays in its chain.
+
+        One without its signature stays open until it has that: at the end of a chain nothing else vouches for it.
+        """
         now = self._clock()
-        self._store.write(lambda: self._store.execute(_REMOVE, job_id=job_id, at=now))
+
+        def act() -> None:
+            self._store.execute(_REMOVE, job_id=job_id, at=now)
+            self._store.execute(_SETTLE_SIGNED, job_id=job_id, at=now)
+
+        self._store.write(act)
 
     def heads(self) -> list[Head]:
         """Return the end of each chain."""
         rows = self._store.read(lambda: self._store.execute(_HEADS).rows)
         return [Head(*row) for row in rows]
+
+    def last_numbers(self) -> dict[str, int]:
+        """Return the highest number among the rows of each instance."""
+        rows = self._store.read(lambda: self._store.execute(_LAST_NUMBERS).rows)
+        return dict(rows)
 
     def span(self, instance: str, start: datetime.datetime, end: datetime.datetime) -> tuple[int, int] | None:
         """Return the first and the last number of the jobs that were completed in a period, None without any."""
@@ -227,10 +253,15 @@ class Receipts:
         return None if first is None else (first, last)
 
     def walk(self, instance: str, first: int, last: int) -> Iterator[Receipt]:
-        """Yield what there is of a chain from one number to another, in order."""
-        while page := self._read(_RANGE, instance=instance, first=first, last=last, limit=PAGE_SIZE):
-            yield from page
-            first = page[-1].number + 1
+        """Yield what there is of a chain from one number to another, in order. Raises `UnreadableReceipt`."""
+        while page := self._rows(_RANGE, instance=instance, first=first, last=last, limit=PAGE_SIZE):
+            for row in page:
+                try:
+                    receipt = _receipt(row)
+                except (AttributeError, TypeError, ValueError) as error:
+                    raise UnreadableReceipt(row[1], str(error)) from error
+                yield receipt
+            first = page[-1][1] + 1
 
     def places(self) -> frozenset[str]:
         """Return the paths of all files that were written, signatures included."""
@@ -238,7 +269,10 @@ class Receipts:
         return frozenset(path for (place,) in rows for path in (place, place + SIGNATURE_SUFFIX))
 
     def _read(self, prepared: Prepared, **values: object) -> list[Receipt]:
-        return [_receipt(row) for row in self._store.read(lambda: self._store.execute(prepared, **values).rows)]
+        return [_receipt(row) for row in self._rows(prepared, **values)]
+
+    def _rows(self, prepared: Prepared, **values: object) -> Sequence[tuple[Any, ...]]:
+        return self._store.read(lambda: self._store.execute(prepared, **values).rows)
 
 
 def _receipt(row: tuple[Any, ...]) -> Receipt:
@@ -252,11 +286,18 @@ def _receipt(row: tuple[Any, ...]) -> Receipt:
             "content": values["content"].encode("utf-8", "surrogateescape"),
             "output_path": Path(values["output_path"]),
             "signature": _decode(values["signature"]),
-            "place": None if values["place"] is None else Path(values["place"]),
+            "place": _place(values["place"]),
             "settled_at": read_time(values["settled_at"]),
             "removed_at": read_time(values["removed_at"]),
         }
     )
+
+
+def _place(text: str | None) -> Path | None:
+    place = None if text is None else Path(text)
+    if place is not None and not place.name:
+        raise ValueError(f"'{text}' is not the path of a file")
+    return place
 
 
 def _decode(text: str | None) -> bytes | None:

@@ -6,6 +6,7 @@ life, byte for byte, and the chain is never held while a key signs.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import hashlib
 import itertools
@@ -135,7 +136,7 @@ class ReceiptBook:
         places: dict[str, Path | None] = {}
         for receipt in signed:
             try:
-                places[receipt.job_id] = self._write(receipt)
+                places[receipt.job_id] = None if receipt.removed_at is not None else self._write(receipt)
             except OSError as error:
                 self._tell(receipt, f"cannot be written: {error.strerror or error}")
         for job_id in self._receipts.settle(places) if places else ():
@@ -149,6 +150,7 @@ class ReceiptBook:
     def _sign(self, page: Sequence[Receipt]) -> list[Receipt]:
         """Return the receipts that are ready to be written; signatures are stored before any of them is in a file."""
         ready: list[Receipt] = []
+        now = utc_now()
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         asked = 0
         for receipt in page:
@@ -157,18 +159,16 @@ class ReceiptBook:
                 ready.append(receipt)
                 continue
             profile = self._held.get(receipt.job_id) or self._profiles.get(receipt.profile_name)
-            key = None if profile is None else profile.key
-            if profile is None or (key is not None and _certificate_facts(key.certificate) != wanted):
-                # Nobody has that key any more; the next receipt of the chain vouches for this one.
-                log.warning(
-                    "The receipt of job %s stays without a signature: the certificate of its profile is another by now",
-                    receipt.job_id,
-                )
+            if never := _find_end(profile, wanted, now):
+                # Nobody signs with that key any more; the next receipt of the chain vouches for this one.
+                log.warning("The receipt of job %s stays without a signature: %s", receipt.job_id, never)
                 ready.append(receipt)
-            elif profile.key_reference is None:
-                self._tell(receipt, f"waits for its signature: {profile.degraded}")
+            elif profile is None or profile.key_reference is None:
+                self._tell(receipt, f"waits for its signature: {profile and profile.degraded}")
+            elif not_yet := profile.outside_validity(now):
+                self._tell(receipt, f"waits for its signature: {not_yet}")
             else:
-                task = SealTask(profile.key_reference.profile, receipt.content, utc_now())
+                task = SealTask(profile.key_reference.profile, receipt.content, now)
                 done = functools.partial(_note, answers, receipt)
                 try:
                     self._engine.begin(task, done)
@@ -252,6 +252,16 @@ def _name(receipt: Receipt, number: int) -> str:
 def _signer_of(receipt: Receipt) -> Mapping[str, str] | None:
     certificate: Mapping[str, str] | None = json.loads(receipt.content)["certificate"]
     return certificate
+
+
+def _find_end(profile: OpenedProfile | None, wanted: Mapping[str, str], now: datetime.datetime) -> str | None:
+    """Say why nothing is signed any more with the certificate that a receipt names, or None."""
+    key = None if profile is None else profile.key
+    if profile is None or (key is not None and _certificate_facts(key.certificate) != wanted):
+        return "the certificate of its profile is another by now"
+    ends = profile.certificate_not_after
+    # After its end a certificate signs nothing, receipts neither (BEY-21).
+    return profile.outside_validity(now) if ends is not None and now > ends else None
 
 
 @functools.lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ from bulksigner.profiles.opened import OpenedProfiles, ProfileOpener
 from bulksigner.records.events import Event, write_event
 from bulksigner.records.notes import StoredNotes
 
-__all__ = ["NOTES_OF", "Cause", "Hold", "Holds", "Probe", "try_key"]
+__all__ = ["NOTES_OF", "Cause", "Hold", "Holds", "Probe", "end_holds", "try_key"]
 
 _LOG = logging.getLogger("bulksigner.profiles")
 FIRST_PAUSE_SECONDS = 10.0
@@ -226,24 +226,38 @@ class Holds:
         )
         text = f"Signing profile '{profile.name}' is held: {hold.reason}"
         event = Event("ProfileHeld", text, {"profile": profile.name, "cause": hold.cause.value, "reason": hold.reason})
-        if self._swap(profile, None, note, event):
+        if _swap(self._notes, profile, None, note, event):
             _LOG.error("%s", text, extra=facts(profile=profile.name, cause=hold.cause.value))
         hold.note = note
 
     def _tell_released(self, profile: OpenedProfile, hold: Hold) -> None:
-        held_seconds = max(0, round((self._notes.clock() - hold.since).total_seconds()))
-        text = f"Signing profile '{profile.name}' is not held any more, after {held_seconds} s."
-        details = {"profile": profile.name, "cause": hold.cause.value, "heldSeconds": held_seconds}
-        if self._swap(profile, hold.note, None, Event("ProfileReleased", text, details)):
-            _LOG.warning("%s", text, extra=facts(profile=profile.name, cause=hold.cause.value))
+        if hold.note is not None:
+            _tell_released(self._notes, profile, hold.note)
 
-    def _swap(self, profile: OpenedProfile, before: str | None, after: str | None, event: Event) -> bool:
-        return self._notes.swap(
-            _name_of(profile),
-            before,
-            after,
-            also=lambda: write_event(self._notes.store, event, self._notes.clock()),
-        )
+
+def end_holds(profiles: OpenedProfiles, notes: StoredNotes) -> None:
+    """Release what an earlier life held, in one that holds nothing (CFG-202); raises `StoreFailed`.
+
+    A hold of later would else be taken for the same, and be told of to nobody.
+    """
+    for profile in profiles.all:
+        note = notes.read(_name_of(profile))
+        if note is not None:
+            _tell_released(notes, profile, note)
+
+
+def _tell_released(notes: StoredNotes, profile: OpenedProfile, note: str) -> None:
+    told = json.loads(note)
+    since = datetime.datetime.fromisoformat(told["since"])
+    held_seconds = max(0, round((notes.clock() - since).total_seconds()))
+    text = f"Signing profile '{profile.name}' is not held any more, after {held_seconds} s."
+    details = {"profile": profile.name, "cause": told["cause"], "heldSeconds": held_seconds}
+    if _swap(notes, profile, note, None, Event("ProfileReleased", text, details)):
+        _LOG.warning("%s", text, extra=facts(profile=profile.name, cause=told["cause"]))
+
+
+def _swap(notes: StoredNotes, profile: OpenedProfile, before: str | None, after: str | None, event: Event) -> bool:
+    return notes.swap(_name_of(profile), before, after, also=lambda: write_event(notes.store, event, notes.clock()))
 
 
 def _name_of(profile: OpenedProfile) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +167,33 @@ def test_a_hold_outlives_a_restart_and_is_told_once(make_harness: Making, kit: A
     assert harness.service.worker.step() == 0
     kit.broken.clear()
     completed_once(harness)
+
+
+def test_a_hold_ends_where_holding_is_switched_off(make_harness: Making, leaf: Issued, tmp_path: Path) -> None:
+    """BEY-20, CFG-202: the hold ends with its event, its jobs fail, and the next trouble is a hold of its own."""
+    path = tmp_path / "later.pfx"
+    certificate = "Signing:Profiles:0:Certificate:Pfx"
+    harness = make_harness(settings={**HOLDING, f"{certificate}:Path": str(path), f"{certificate}:Password": PASSWORD})
+    wait_held(harness)
+    since = harness.service.holds.find("default").since  # type: ignore[union-attr]  # it is on, and held
+    switch(harness, is_on=False)
+    assert {job.error_code for job in harness.run_until_idle()} == {"profile.degraded"}
+    kinds = harness.event_kinds()
+    assert (kinds["ProfileHeld"], kinds["ProfileReleased"]) == (1, 1)
+    switch(harness, is_on=True)
+    turn(harness)
+    hold = harness.service.holds.find("default")  # type: ignore[union-attr]
+    assert hold is not None
+    assert hold.since > since
+    assert harness.event_kinds()["ProfileHeld"] == 2
+
+
+def switch(harness: Harness, *, is_on: bool) -> None:
+    """Begin the next life with holding on or off."""
+    harness.close()
+    path = harness.folder / "settings.json"
+    keys = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**keys, "Pipeline:HoldOnKeyTrouble": is_on}), encoding="utf-8")
 
 
 def test_without_the_setting_jobs_fail(make_harness: Making, authority: Authority) -> None:

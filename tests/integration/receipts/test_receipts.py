@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import hashlib
 import json
@@ -15,12 +16,13 @@ import attrs
 import pytest
 
 from bulksigner.audit.accounts import Audit, Period, run_audit
-from bulksigner.audit.receipt_chain import walk_chains
+from bulksigner.audit.receipt_chain import Note, walk_chains
 from bulksigner.contract.errors import StepFailed
 from bulksigner.files import durable
 from bulksigner.jobs.receipts import Receipts
 from bulksigner.jobs.states import JobStatus
 from bulksigner.lanes import Done
+from bulksigner.pipeline import receipts as writing
 from bulksigner.pipeline.tasks import SealTask
 from bulksigner.testing.files import pdf_file
 from bulksigner.testing.harness import OPERATOR
@@ -249,6 +251,35 @@ def test_a_key_that_does_not_sign_leaves_the_job_completed_and_the_receipt_owed(
     assert served.output("report.rem.p7m.receipt.json.p7s").exists()
 
 
+def test_no_receipt_is_signed_after_the_end_of_the_certificate(
+    served: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """BEY-21, BEY-03: a receipt that is late is written without a signature, and the log says why."""
+    settle, served.service.receipts.settle = served.service.receipts.settle, lambda: 0
+    served.drop("late.rem", b"content")
+    served.run_until_idle()
+    [profile] = served.service.profiles.all
+    after = profile.certificate_not_after + datetime.timedelta(seconds=1)
+    monkeypatch.setattr(writing, "utc_now", lambda: after)
+    assert settle() == 0
+    assert served.outputs() == ["late.rem.p7m", "late.rem.p7m.receipt.json"]
+    assert "stays without a signature: The certificate of signing profile 'default' expired" in caplog.text
+
+
+def test_a_receipt_waits_for_the_begin_of_the_certificate(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BEY-21, BEY-03: a clock that was set back leaves the receipt owed, and nothing signed."""
+    settle, served.service.receipts.settle = served.service.receipts.settle, lambda: 0
+    served.drop("early.rem", b"content")
+    served.run_until_idle()
+    [profile] = served.service.profiles.all
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "utc_now", lambda: profile.certificate_not_before - datetime.timedelta(seconds=1))
+        assert settle() == 1
+    assert served.outputs() == ["early.rem.p7m"]
+    assert settle() == 0
+    assert served.output("early.rem.p7m.receipt.json.p7s").exists()
+
+
 def test_a_full_disk_leaves_the_receipt_owed(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """BEY-03, BEY-22: a receipt that cannot be written is written later, with the signature it already has."""
     book = served.service.receipts
@@ -332,6 +363,23 @@ def test_clear_jobs_takes_every_receipt(served: Any) -> None:
     served.drop("report.rem", b"other content")
     served.run_until_idle()
     assert read(served, "report.rem.p7m")["chain"]["number"] == 2
+
+
+def test_clear_jobs_before_the_receipt_is_signed_leaves_no_fault(served: Any) -> None:
+    """PIPE-103, BEY-03: what was cleared while it was owed is signed all the same, in the chain, and in no file."""
+    settle, served.service.receipts.settle = served.service.receipts.settle, lambda: 0
+    served.drop("owed.rem", b"content")
+    served.run_until_idle()
+    served.service.operations.clearing.clear(OPERATOR)
+    for _ in range(2):
+        walked = walk_chains(Receipts(served.service.store), Period())
+        assert (walked.receipts, walked.faults, dict(walked.notes)) == (1, (), {Note.REMOVED: 1})
+        assert settle() == 0
+    assert served.outputs() == []
+    [receipt] = Receipts(served.service.store).walk(served.service.owner.identity, 1, 1)
+    assert receipt.signature is not None
+    assert receipt.settled_at is not None
+    assert Receipts(served.service.store).open_after(None) == []
 
 
 def test_an_audit_accounts_for_receipts(served: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import json
 from typing import Any
@@ -24,6 +25,11 @@ _EDIT = Prepared(
     )
 )
 _SIGN = Prepared(ReceiptRow.update({ReceiptRow.signature: slot("text")}).where(ReceiptRow.number == slot("number")))
+_PLACE = Prepared(ReceiptRow.update({ReceiptRow.place: slot("place")}).where(ReceiptRow.number == slot("number")))
+_AT = Prepared(ReceiptRow.update({ReceiptRow.completed_at: slot("at")}).where(ReceiptRow.number == slot("number")))
+_NAMED = Prepared(ReceiptRow.update({ReceiptRow.profile_name: slot("name")}).where(ReceiptRow.number == slot("number")))
+_END = Prepared(ReceiptHeadRow.update({ReceiptHeadRow.number: slot("number"), ReceiptHeadRow.sha256: slot("sha256")}))
+_FORGET = Prepared(ReceiptHeadRow.delete())
 _DELETE = Prepared(ReceiptRow.delete().where(ReceiptRow.number == slot("number")))
 _FOLLOW = Prepared(ReceiptRow.update({ReceiptRow.previous: slot("sha256")}).where(ReceiptRow.number == slot("number")))
 _HEAD = Prepared(ReceiptHeadRow.update({ReceiptHeadRow.sha256: slot("sha256")}))
@@ -109,7 +115,7 @@ def test_a_row_whose_content_was_edited_is_named(worked: Any) -> None:
 
 def test_a_row_that_was_replaced_with_its_digest_is_named_by_its_signature(worked: Any) -> None:
     """BEY-03: whoever can write to the database, and makes every digest anew, still has no key."""
-    edited = content(worked, 3).replace("c.rem", "x.rem")
+    edited = content(worked, 3).replace('"c.rem"', '"x.rem"')
     execute(worked, _EDIT, number=3, content=edited, sha256=digest(edited))
     execute(worked, _HEAD, sha256=digest(edited))
     [fault] = walk(worked).faults
@@ -140,7 +146,7 @@ def test_a_receipt_that_does_not_follow_is_named(worked: Any) -> None:
 
 def test_a_last_receipt_that_lost_its_signature_is_named(worked: Any) -> None:
     """BEY-03: nothing follows that would vouch for it, so it may say anything."""
-    edited = content(worked, 3).replace("c.rem", "x.rem")
+    edited = content(worked, 3).replace('"c.rem"', '"x.rem"')
     execute(worked, _EDIT, number=3, content=edited, sha256=digest(edited))
     execute(worked, _HEAD, sha256=digest(edited))
     execute(worked, _SIGN, number=3, text=None)
@@ -173,6 +179,36 @@ def test_a_place_in_the_chain_that_was_changed_is_named(worked: Any) -> None:
     assert faults(worked) == [(FaultKind.EDIT, 3)]
 
 
+def test_an_end_that_was_turned_back_or_forgotten_is_named(worked: Any) -> None:
+    """BEY-03: the chain does not end before its last row, whatever its head says, and is seen without one, too."""
+    first = digest(content(worked, 1))
+    execute(worked, _END, number=1, sha256=first)
+    assert faults(worked) == [(FaultKind.EDIT, 2)]
+    execute(worked, _END, number=0, sha256=None)
+    assert faults(worked) == [(FaultKind.EDIT, 1)]
+    execute(worked, _FORGET)
+    assert faults(worked) == [(FaultKind.EDIT, 1)]
+    later = Period(worked.jobs()[-1].completed_at + datetime.timedelta(days=1), None)
+    assert faults(worked, later) == [(FaultKind.EDIT, 1)]
+
+
+@pytest.mark.parametrize(
+    ("prepared", "values"),
+    [
+        (_PLACE, {"place": None}),
+        (_PLACE, {"place": ""}),
+        (_AT, {"at": datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)}),
+        (_NAMED, {"name": "another"}),
+    ],
+)
+def test_a_column_beside_the_content_that_was_changed_is_named(
+    worked: Any, prepared: Prepared, values: dict[str, object]
+) -> None:
+    """BEY-03: a row that hides where its files are, or which period it belongs to, is an edit, and never a stack."""
+    execute(worked, prepared, number=2, **values)
+    assert faults(worked) == [(FaultKind.EDIT, 2)]
+
+
 def test_a_period_is_walked_with_its_first_link(worked: Any) -> None:
     """BEY-03: `--from` and `--to` go by when a job was completed; the link to the receipt before is looked at too."""
     jobs = worked.jobs()
@@ -183,6 +219,20 @@ def test_a_period_is_walked_with_its_first_link(worked: Any) -> None:
     assert walk(worked, Period(None, jobs[0].completed_at)).receipts == 0
     execute(worked, _DELETE, number=1)
     assert faults(worked, late) == [(FaultKind.GAP, 1)]
+
+
+def test_a_period_shows_what_was_cut_out_of_it(worked: Any) -> None:
+    """BEY-03: rows that are gone at the end of a period, or all of them, are missed by the period they were in."""
+    jobs = worked.jobs()
+    upto, since = Period(None, jobs[2].completed_at), Period(jobs[2].completed_at, None)
+    only = Period(jobs[1].completed_at, jobs[2].completed_at)
+    before = Period(None, jobs[0].completed_at)
+    assert [faults(worked, period) for period in (upto, since, only, before)] == [[], [], [], []]
+    execute(worked, _DELETE, number=3)
+    assert faults(worked, since) == faults(worked, Period(jobs[1].completed_at, None)) == [(FaultKind.GAP, 3)]
+    execute(worked, _DELETE, number=2)
+    assert faults(worked, upto) == faults(worked, only) == [(FaultKind.GAP, 2)]
+    assert faults(worked, before) == []
 
 
 def test_a_deleted_job_leaves_no_fault(worked: Any) -> None:
