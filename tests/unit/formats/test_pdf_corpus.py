@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -311,3 +312,12 @@ def test_other_protection_is_refused(text: str, rsa_key: Any, sign: Any) -> None
         sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), OTHER_PROTECTION[text]())
     assert refused.value.place.startswith("trailer, /Encrypt")
     assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("size", [8_388_608, 2_147_483_640, 4_294_967_290])
+def test_numbers_that_no_reader_knows_are_not_given(size: int, rsa_key: Any, sign: Any) -> None:
+    """BEY-01: a /Size far too large is refused, as poppler and others would not read what is appended after it."""
+    content = re.sub(rb"/Size \d+", b"/Size %d" % size, PdfSample().build())
+    with pytest.raises(FormatRefused, match=f"says that it has {size} objects") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B), content)
+    assert (refused.value.place, rsa_key.calls) == ("trailer, /Size", 0)
