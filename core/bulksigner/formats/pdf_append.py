@@ -39,6 +39,8 @@ _BYTE_RANGE_CHARACTERS = 48
 _SIGNATURES_EXIST_APPEND_ONLY = b"3"
 _PRINT_AND_LOCKED = 0b1000_0100
 _MOST_FIELDS = 64
+# Readers know objects up to 8,388,607 (ISO 32000-1 Annex C); an update adds fewer than twenty.
+_MOST_SIZE = 8_388_588
 _MOST_LEVELS = 24
 _NOT_IN_A_CATALOG = frozenset({b"/Perms", b"/DSS"})
 _NOT_IN_A_FORM = frozenset({b"/XFA", b"/NeedAppearances"})
@@ -88,6 +90,8 @@ class _Update:
         self._start = length if ends_line else length + 1
         self._lead = b"" if ends_line else b"\n"
         self._objects: dict[int, bytes] = {}
+        if base.size > _MOST_SIZE:
+            raise Unusual("numbers that no object has")
         self._next = base.size
         self._identity = _identity(base.trailer.get(b"/ID"))
         root = reference_of(base.trailer[b"/Root"])

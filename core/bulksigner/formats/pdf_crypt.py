@@ -26,6 +26,18 @@ _NAMED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
 _HASHES = ("sha256", "sha384", "sha512")
 _AES_256 = 5
 _LONGEST = 127
+# Where PDFDocEncoding is not Latin-1, among the printable characters (ISO 32000-2 D.2): 0x18 to 0x1F, 0x80 to 0xA0.
+_PDF_DOC = str.maketrans(
+    dict(
+        zip(
+            "\u02d8\u02c7\u02c6\u02d9\u02dd\u02db\u02da\u02dc"
+            "\u2022\u2020\u2021\u2026\u2014\u2013\u0192\u2044\u2039\u203a\u2212\u2030\u201e\u201c\u201d\u2018\u2019\u201a"
+            "\u2122\ufb01\ufb02\u0141\u0152\u0160\u0178\u017d\u0131\u0142\u0153\u0161\u017e\u20ac",
+            map(chr, (*range(0x18, 0x20), *range(0x80, 0x9F), 0xA0)),
+            strict=True,
+        )
+    )
+)
 
 
 def decode_string(text: PdfString) -> bytes:
@@ -118,9 +130,11 @@ def encode_passwords(passwords: Iterable[Secret], revision: int) -> tuple[bytes,
         if revision >= _AES_256:
             found[unicodedata.normalize("NFKC", text).encode()[:_LONGEST]] = None
             continue
-        for encoding in ("latin-1", "utf-8"):
+        # An accent may come apart from its letter, as some keyboards and terminals send it.
+        text = unicodedata.normalize("NFC", text)
+        for form, encoding in ((text.translate(_PDF_DOC), "latin-1"), (text, "utf-8")):
             try:
-                found[text.encode(encoding)[: len(_PADDING)]] = None
+                found[form.encode(encoding)[: len(_PADDING)]] = None
             except UnicodeEncodeError:
                 continue
     return tuple(found)

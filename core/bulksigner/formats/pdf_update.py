@@ -37,6 +37,8 @@ _ESIC = DeveloperExtension(
 )
 _BYTE = re.compile(r"byte \d+")
 _BYTE_RANGE_CHARACTERS = 48
+# Readers know objects up to 8,388,607 (ISO 32000-1 Annex C); an update adds fewer than twenty.
+_MOST_SIZE = 8_388_588
 _PRINT_AND_LOCKED = 0b1000_0100
 _SIGNATURES_EXIST_APPEND_ONLY = 3
 
@@ -73,6 +75,7 @@ def append_signature(
             open_protected(reader, rules)
         place = "document catalog"
         writer = _Update(document, prev=reader)
+        _require_numbers(int(reader.trailer["/Size"]))
         require_uncertified(writer.root, entry_of)
         place = "page tree"
         spot = _choose_spot(writer, signature)
@@ -107,6 +110,17 @@ def open_update(document: io.BytesIO, rules: PdfRules) -> Any:
     if "/Encrypt" in reader.trailer:
         open_protected(reader, rules)
     return _Update(document, prev=reader)
+
+
+def _require_numbers(size: int) -> None:
+    """Refuse a file whose new objects would have numbers that readers do not know."""
+    if size > _MOST_SIZE:
+        raise FormatRefused(
+            f"The PDF says that it has {size} objects (trailer, /Size); those that a signature adds would have numbers "
+            "that readers do not know.",
+            place="trailer, /Size",
+            remedy="Have the file written anew by a PDF program and submit it.",
+        )
 
 
 def _require_readable(document: io.BytesIO, original_length: int, rules: PdfRules) -> None:

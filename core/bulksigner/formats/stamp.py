@@ -18,7 +18,7 @@ from pyhanko.pdf_utils.generic import pdf_name
 from bulksigner.contract.appearance import Appearance, read_length
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.formats.icp_brasil import read_holder
-from bulksigner.formats.stamp_font import Typeface, encode_text
+from bulksigner.formats.stamp_font import Typeface, encode_text, require_regular
 
 __all__ = ["Stamp"]
 
@@ -46,6 +46,7 @@ class _Image:
         from PIL import Image
 
         try:
+            require_regular(path)
             if path.stat().st_size > _MOST_IMAGE_BYTES:
                 raise _refuse(path, f"has more than {_MOST_IMAGE_BYTES} bytes; give a smaller one.")
             with Image.open(path, formats=("PNG", "JPEG")) as found:

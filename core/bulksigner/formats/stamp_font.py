@@ -5,6 +5,7 @@ Both are written by the WinAnsi encoding (Annex D), which has all letters of Por
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import unicodedata
@@ -18,7 +19,7 @@ from pyhanko.pdf_utils.generic import pdf_name
 
 from bulksigner.contract.errors import PermanentFailure
 
-__all__ = ["Typeface", "encode_text"]
+__all__ = ["Typeface", "encode_text", "require_regular"]
 
 _FIRST, _LAST = 32, 255
 _NONSYMBOLIC = 32
@@ -39,6 +40,12 @@ _TABLES = ("GlyphOrder", "head", "hhea", "maxp", "OS/2", "hmtx", "cmap", "loca",
 def encode_text(text: str) -> bytes:
     """Return a text in WinAnsi; a letter that it lacks loses its accents, or becomes a question mark."""
     return b"".join(_encode(character) for character in text)
+
+
+def require_regular(path: Path) -> None:
+    """Raise `OSError` for a pipe, which would never be read to its end, or a device, which has none."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, and no file")
 
 
 def _encode(character: str) -> bytes:
@@ -89,6 +96,7 @@ class Typeface:
         from fontTools import subset
         from fontTools.ttLib import TTFont
 
+        require_regular(path)
         if path.stat().st_size > _MOST_BYTES:
             raise _refuse(path, f"has more than {_MOST_BYTES} bytes.")
         font = TTFont(io.BytesIO(path.read_bytes()), recalcTimestamp=False)

@@ -5,6 +5,7 @@ Places are counted on the page as readers show it, turned and cut to its crop bo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ __all__ = ["Spot", "find_spot"]
 
 _Box = tuple[float, float, float, float]
 _MOST_LEVELS = 64
+# A page may say that it is as large as a country, and that one signature or thousands fill it.
+_MOST_PLACES, _MOST_COMPARISONS = 4096, 1_000_000
 _GAP = 4.0
 _SLACK = 0.01
 _LETTER = (0.0, 0.0, 612.0, 792.0)
@@ -55,7 +58,8 @@ class _Sheet:
         if box[0] >= box[2] or box[1] >= box[3]:
             box = media
         rotation = int(_inherited(page, "/Rotate", entry) or 0) % 360
-        return cls(box, rotation if rotation % 90 == 0 else 0, float(entry(page, "/UserUnit", 1)) or 1.0)
+        unit = float(entry(page, "/UserUnit", 1))
+        return cls(box, rotation if rotation % 90 == 0 else 0, unit if unit > 0 else 1.0)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -92,7 +96,8 @@ def find_spot(writer: Any, stamp: Stamp, entry: Entry) -> Spot:
     sheet = _Sheet.of(page.get_object(), entry)
     taken = list(_list_taken(page.get_object(), entry))
     wide, high = (length / sheet.unit for length in stamp.size)
-    for seen in _list_places(sheet, stamp, wide, high):
+    most = min(_MOST_PLACES, _MOST_COMPARISONS // (len(taken) + 1) + 1)
+    for seen in itertools.islice(_list_places(sheet, stamp, wide, high), most):
         rectangle = sheet.to_page(seen)
         if not any(_overlap(rectangle, other) for other in taken):
             return Spot(page, rectangle, sheet.rotation, stamp.size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import FieldMDPAction, FieldMDPSpec, MDPPerm, SigFieldSpec
 
 from bulksigner.contract.settings import Secret
-from bulksigner.contract.signing import PdfChoice
+from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.formats import pdf_append
-from bulksigner.formats.model import FormatRefused, PdfRules
+from bulksigner.formats.dispatch import check
+from bulksigner.formats.model import Expectation, FormatRefused, PdfRules
 from bulksigner.formats.pades import PadesSigner
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner.testing.pdf_corpus import ALLOWING, AWKWARD, PROTECTIONS, RESTRICTING, protect
@@ -261,6 +264,25 @@ def test_files_of_another_program_open(ways: list[str], rsa_key: Any, sign: Any,
         assert b"/Type /Sig\n" in opened.read_bytes()
 
 
+@pytest.mark.parametrize("bits", ["128", "256"])
+@pytest.mark.parametrize("password", ["senha\u20ac", "a\u2013b \u201cc\u201d", "ac\u0327a\u0303o"])
+def test_letters_beyond_latin_1_are_written_as_pdf_writes_them(
+    bits: str, password: str, rsa_key: Any, sign: Any, run: Any, measure: Any, tmp_path: Path
+) -> None:
+    """BEY-11: up to AES-128, passwords are in PDFDocEncoding, which has more signs than Latin-1; accents are joined."""
+    plain, locked, signed = (tmp_path / name for name in ("plain.pdf", "locked.pdf", "signed.pdf"))
+    plain.write_bytes(PdfSample().build())
+    whole = unicodedata.normalize("NFC", password)
+    cipher = ("--use-aes=y",) if bits == "128" else ()
+    run("qpdf", "--allow-weak-crypto", "--encrypt", whole, "dona1", bits, *cipher, "--", plain, locked)
+    content = locked.read_bytes()
+    artifact = sign(PadesSigner(rsa_key, BASELINE_B, rules=knowing(password)), content)
+    signed.write_bytes(artifact)
+    assert "No syntax or stream encoding errors" in run("qpdf", "--check", f"--password={whole}", signed)
+    known = (Secret(password),)
+    check(io.BytesIO(artifact), Expectation(Format.PADES, rsa_key.certificate, measure(content), passwords=known))
+
+
 def test_a_revision_that_is_no_standard_is_refused(rsa_key: Any, sign: Any, tmp_path: Path, run: Any) -> None:
     """BEY-11: revision 5, which was never in a standard, whatever passwords there are."""
     plain, locked = tmp_path / "plain.pdf", tmp_path / "locked.pdf"
@@ -290,3 +312,12 @@ def test_other_protection_is_refused(text: str, rsa_key: Any, sign: Any) -> None
         sign(PadesSigner(rsa_key, BASELINE_B, rules=PdfRules(ignore_owner_restrictions=True)), OTHER_PROTECTION[text]())
     assert refused.value.place.startswith("trailer, /Encrypt")
     assert rsa_key.calls == 0
+
+
+@pytest.mark.parametrize("size", [8_388_608, 2_147_483_640, 4_294_967_290])
+def test_numbers_that_no_reader_knows_are_not_given(size: int, rsa_key: Any, sign: Any) -> None:
+    """BEY-01: a /Size far too large is refused, as poppler and others would not read what is appended after it."""
+    content = re.sub(rb"/Size \d+", b"/Size %d" % size, PdfSample().build())
+    with pytest.raises(FormatRefused, match=f"says that it has {size} objects") as refused:
+        sign(PadesSigner(rsa_key, BASELINE_B), content)
+    assert (refused.value.place, rsa_key.calls) == ("trailer, /Size", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import itertools
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -209,6 +210,31 @@ def test_signatures_do_not_lie_over_each_other(shown: Any, accept: Any) -> None:
     assert refused.value.place == "page 1"
 
 
+def filled_page(page: bytes, taken: bytes) -> bytes:
+    """Build a file whose page has these entries, and an empty signature field of this rectangle."""
+    field = b"<</Type /Annot /Subtype /Widget /FT /Sig /T (Taken) /Rect [%b]>>" % taken
+    page = b"<</Type /Page /Parent 2 0 R /Annots [8 0 R] %b>>" % page
+    return PdfSample(catalog=b"/AcroForm <</Fields [8 0 R]>>", objects={8: field, 10: page}).build()
+
+
+def test_a_page_beyond_measure_is_not_searched_without_end(shown: Any) -> None:
+    """SEC-70: a file may call its page as large as it likes; a place in its row 1330 is not found, and that is said."""
+    content = filled_page(b"/MediaBox [0 0 100000 100000]", b"0 0 100000 99820")
+    with pytest.raises(FormatRefused, match="no room"):
+        shown(content)
+
+
+def test_a_unit_that_is_none_counts_as_one(shown: Any) -> None:
+    """Issue 5: a negative /UserUnit turns no rectangle around, so that the next signature keeps clear of others."""
+    box = b"/MediaBox [0 0 595 842]"
+    plain, turned = (shown(filled_page(box + unit, b"300 10 500 200")) for unit in (b"", b" /UserUnit -1"))
+    rectangles = [
+        [float(side) for side in PdfFileReader(io.BytesIO(content)).root["/AcroForm"]["/Fields"][1]["/Rect"]]
+        for content in (plain, turned)
+    ]
+    assert rectangles[0] == rectangles[1]
+
+
 def test_the_page_is_chosen(shown: Any, render: Any) -> None:
     """Issue 5: first, last or a number; a number that the file has not is refused."""
     content = three_pages()
@@ -326,3 +352,13 @@ def test_files_of_no_use_are_refused(key: str, content: bytes | None, tmp_path: 
         path.write_bytes(content)
     with pytest.raises(PermanentFailure, match=f"{key.split('_')[0].capitalize()}Path, {path}"):
         Stamp.make(Appearance(enabled=True, **{key: path}), None)
+
+
+@pytest.mark.parametrize("key", ["image_path", "font_path"])
+def test_pipes_and_devices_are_not_read(key: str, tmp_path: Path) -> None:
+    """Issue 5: one would be waited for, the other has no end; whoever may set a profile stops no service by them."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (Path("/dev/null"), pipe):
+        with pytest.raises(PermanentFailure, match="pipe or a device"):
+            Stamp.make(Appearance(enabled=True, **{key: path}), None)
