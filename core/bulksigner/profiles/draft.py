@@ -134,6 +134,7 @@ class _Drafting:
             xml_flavor=seed.xml.flavor,
             xml_sha1_until=seed.xml.sha1_until,
             cades_existing=seed.cades.existing,
+            cades_content=seed.cades.content,
             cross_check=seed.cross_check,
             extras=self._choose_extras(seed),
         )
@@ -179,6 +180,7 @@ class _Drafting:
             "Policy": before.policy,
             "PadesFilter": before.pades_filter.value if before.pades_filter else None,
             "Cades:Existing": before.cades_existing.value,
+            "Cades:Content": before.cades_content.value,
             "Xml:Flavor": before.xml_flavor.value,
             "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
             _SOURCE: before.certificate_source,

@@ -49,7 +49,7 @@ def _check_task(work: Work, key: OpenedKey) -> CheckTask:
     is_repairing = work.task is not None and PdfRules.read(work.task.options).repair_unsigned
     expectation = Expectation(work.job.format, key.certificate, work.staged_measured, spec, is_repairing)
     staged = work.staged if is_repairing or (spec is not None and spec.joining is not None) else None
-    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)
+    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged, detached=work.is_detached)
 
 
 async def _require_chain(work: Work, key: OpenedKey) -> None:
