@@ -71,11 +71,9 @@ def _find_delivered(job: Job, task: DeliverTask) -> Delivered | None:
 
 
 def describe_delivery(job: Job, roots: WorkRoots) -> str:
-    """Return the sentence that tells of an output without a completed job, or an empty text (PIPE-85)."""
-    delivered = [job.companion_path] if is_companion_delivered(job, roots) else []
-    if is_output_delivered(job):
-        delivered.append(job.output_path)
-    return f" Output delivered: {', '.join(map(str, delivered))}." if delivered else ""
+    """Return the sentences that tell of what was delivered without a completed job, or an empty text (PIPE-85)."""
+    text = f" Content delivered: {job.companion_path}." if is_companion_delivered(job, roots) else ""
+    return f"{text} Output delivered: {job.output_path}." if is_output_delivered(job) else text
 
 
 def is_output_delivered(job: Job) -> bool:
