@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from bulksigner.audit.accounts import Audit, Period, run_audit
 from bulksigner.contract.errors import ConfigurationRefused, StepFailed
 from bulksigner.contract.signing import Measured
 from bulksigner.files import durable
@@ -170,3 +171,16 @@ def test_a_deleted_job_takes_both_with_it(make: Callable[..., Harness]) -> None:
     kept = deletion.delete(jobs["two.bin"].id, person)
     assert [one.item for one in kept.kept] == [f"content {harness.root / 'output' / 'two.bin'}"]
     assert harness.outputs() == ["two.bin"]
+
+
+def test_both_files_have_a_job_and_go_when_jobs_are_cleared(make: Callable[..., Harness]) -> None:
+    """BEY-50, PIPE-103: an audit finds nothing unaccounted, a clear leaves neither."""
+    harness = make()
+    harness.drop("slip.bin", CONTENT)
+    harness.run_until_idle()
+    service = harness.service
+    found = run_audit(Audit(service.store, service.folders, service.roots, False), Period())
+    assert found.unaccounted == ()
+    cleared = service.operations.clearing.clear(Person("operator", "ApiKey"))
+    assert (cleared.files, cleared.items_failed) == (2, 0)
+    assert harness.outputs() == []
