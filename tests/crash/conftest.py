@@ -214,6 +214,10 @@ class Lane:
 
     def _unexplained_outputs(self, jobs: Sequence[Mapping[str, Any]], outputs: Mapping[str, str]) -> Iterator[str]:
         claims = Counter((Path(job["output_path"]).name, job["output_sha256"]) for job in jobs if _has_delivered(job))
+        # The content beside a detached signature.
+        claims.update(
+            (Path(job["companion_path"]).name, job["staged_sha256"]) for job in jobs if _has_left_content(job)
+        )
         if claims != Counter(outputs.items()):
             yield f"the outputs {outputs} are not those that jobs name: {claims}"
 
@@ -263,6 +267,11 @@ class Lane:
 def _has_delivered(job: Mapping[str, Any]) -> bool:
     told = f"Output delivered: {job['output_path']}."
     return job["status"] == "Completed" or (job["status"] == "Failed" and told in (job["error_message"] or ""))
+
+
+def _has_left_content(job: Mapping[str, Any]) -> bool:
+    told = f"Content delivered: {job['companion_path']}."
+    return job["companion_path"] is not None and (job["status"] == "Completed" or told in (job["error_message"] or ""))
 
 
 def die_everywhere(lanes: Sequence[Lane], moments: Sequence[Moment], **plan: Any) -> dict[str, list[str]]:

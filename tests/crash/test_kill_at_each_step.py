@@ -23,6 +23,12 @@ ENCRYPTED = {
 }
 CROSS_CHECKED = {"Signing:Profiles:0:CrossCheck:0": "openssl cms"}
 RECEIPTS = {"Receipts:Enabled": True}
+DETACHED = {
+    "Storage:Inputs:0:Profile": "beside",
+    "Signing:Profiles:0:Name": "beside",
+    "Signing:Profiles:0:Format": "Cades",
+    "Signing:Profiles:0:Cades:Content": "Detached",
+}
 SIDECARS = {"Storage:Inputs:0:Sidecar": True}
 
 
@@ -44,6 +50,12 @@ STORIES = {
     "a retry": {"drops": {"contract.pdf": PDF}, "retries": True, "earlier": first(KEY, "before")},
     "a first boot": {"drops": {"report.txt": TEXT}, "is_first_boot": True},
     "an encrypted text": {"drops": {"report.txt": TEXT}, "settings": ENCRYPTED},
+    "a signature beside its content": {"drops": {"report.txt": TEXT}, "settings": DETACHED},
+    "a recovery between content and signature": {
+        "drops": {"report.txt": TEXT},
+        "settings": DETACHED,
+        "earlier": first("files.durable.promote", "after", about="report.txt"),
+    },
     "a recovery after the delivery": {
         "drops": {"report.txt": TEXT},
         "earlier": first("files.durable.promote", "after", about=".p7m"),
@@ -137,6 +149,16 @@ def test_no_call_around_a_receipt_is_a_bad_one_to_die_at(crash: Any, engine: str
     drops = {"report.txt": TEXT, "other.txt": TEXT[::-1]}
     lanes = crash.make_lanes(crash.Story("two receipts", drops=drops, settings=RECEIPTS), engine)
     assert crash.die_everywhere(lanes, lanes[0].trace()) == {}
+
+
+def test_a_worker_or_its_service_may_die_between_content_and_signature(crash: Any) -> None:
+    """BEY-12, BEY-51: both files are promoted in one task; nothing of them is lost, doubled or unexplained."""
+    story = crash.Story("a pair", drops={"report.txt": TEXT}, settings=WORKERS | DETACHED)
+    lanes = crash.make_lanes(story)
+    moments = [moment for moment in lanes[0].trace(plans_workers=True) if moment.step == "files.durable.promote"]
+    assert len(moments) == 4
+    assert crash.die_everywhere(lanes, moments, plans_workers=True) == {}
+    assert crash.die_everywhere(lanes, moments, plans_workers=True, kills_parent=True) == {}
 
 
 WRITING_AN_ENVELOPE = ("os.fsync", "files.durable.promote")

@@ -121,17 +121,20 @@ class _Look:
         processing = {path.name: path for path in _list(roots.processing)}
         landing = list(self._landing_copies())
         named: dict[str, Job] = {}
+        companions: set[str | None] = set()
         for job in each_job(audit.store):
             if job.output_path in outputs:
                 # The newest, where an output was collected and its name given again.
                 named[job.output_path] = job
+            if job.companion_path is not None:
+                companions.add(job.companion_path)
             if job.status in ACTIVE:
                 processing.pop(job.id, None)
             if self.period.holds(job.created_at):
                 self.counts[job.status] += 1
                 self._account_for(job)
         jobs = Jobs(audit.store)
-        unnamed = outputs.keys() - named.keys()
+        unnamed = outputs.keys() - named.keys() - companions
         # Receipts lie beside the outputs, each where its row says (BEY-03).
         unnamed -= Receipts(audit.store).places() if unnamed else frozenset()
         self._report(Kind.OUTPUT, (outputs[name] for name in unnamed), "no job names it")
@@ -185,7 +188,7 @@ class _Look:
         if any(place.is_dir() and any(place.iterdir()) for place in places):
             return True
         # Delivered before the job failed; its history says so (PIPE-85).
-        return job.output_path is not None and Path(job.output_path).exists()
+        return any(place is not None and Path(place).exists() for place in (job.output_path, job.companion_path))
 
     def _went_on(self, job: Job) -> bool:
         """Tell whether a later job took the same content from the same path."""

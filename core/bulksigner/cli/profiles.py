@@ -120,6 +120,7 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "policy": profile.policy if profile.xml_flavor is XmlFlavor.XADES else None,
         "padesFilter": profile.pades_filter.value if profile.pades_filter else None,
         "cadesExisting": profile.cades_existing.value,
+        "cadesContent": profile.cades_content.value,
         "xmlFlavor": profile.xml_flavor.value,
         "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
         "crossCheck": list(profile.cross_check),

@@ -12,9 +12,12 @@ __all__ = ["output_name"]
 _NAME_LIMIT_BYTES = 255
 
 
-def output_name(file_name: str, format: Format, *, pem: bool, preserve: bool, suffix: str = "") -> str:
+def output_name(
+    file_name: str, format: Format, *, pem: bool, preserve: bool, detached: bool = False, suffix: str = ""
+) -> str:
     """Return the name of the artifact of `file_name`; `pem` concerns CAdES only, `preserve` not PAdES.
 
+    `detached` concerns CAdES alone: the signature is then `<file_name>.p7s`, beside a content that keeps its name.
     `suffix` is put behind it, such as that of an envelope (ENC-22 to ENC-24).
 
     Raises `StepFailed` naming it when it is longer than 255 bytes.
@@ -27,7 +30,7 @@ def output_name(file_name: str, format: Format, *, pem: bool, preserve: bool, su
     elif format is Format.XADES:
         name = f"{stem}.signed.xml"
     else:
-        name = f"{file_name}.pem" if pem else f"{file_name}.p7m"
+        name = f"{file_name}.pem" if pem else f"{file_name}.p7s" if detached else f"{file_name}.p7m"
     name += suffix
     if len(os.fsencode(name)) > _NAME_LIMIT_BYTES:
         spare = _NAME_LIMIT_BYTES - (len(os.fsencode(name)) - len(os.fsencode(file_name)))

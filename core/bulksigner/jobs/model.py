@@ -83,6 +83,8 @@ class Job:
     metadata: Mapping[str, str] = attrs.field(factory=dict, repr=False, hash=False)
     sidecar_sha256: str | None = None
     output_encrypted: bool = False
+    companion_path: str | None = None
+    """Where the content of a detached signature is delivered; its hash is that of the staged copy."""
 
 
 @attrs.frozen(kw_only=True)

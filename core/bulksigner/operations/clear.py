@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import attrs
 
@@ -174,7 +175,11 @@ class Clearing:
         for place in self._leftovers.job_folders(job):
             item = f"{place.parent.name}/{place.name}/"
             swept.folders += swept.note(job, item, partial(self._leftovers.remove_folder, place))
-        swept.files += swept.note(job, f"output {job.output_path}", partial(self._remove_output, job))
+        for item, find in (
+            (f"output {job.output_path}", self._leftovers.output),
+            (f"content {job.companion_path}", self._leftovers.companion),
+        ):
+            swept.files += swept.note(job, item, partial(_remove_delivered, find, job))
         if job.status in TERMINAL:
             swept.files += swept.note(job, f"receipt of {job.output_path}", partial(self._remove_receipt, job))
 
@@ -185,12 +190,13 @@ class Clearing:
         self._leftovers.remove_input(*found, job)
         return True
 
-    def _remove_output(self, job: Job) -> bool:
-        path = self._leftovers.output(job)
-        return path is not None and durable.remove_file(path)
-
     def _remove_receipt(self, job: Job) -> int:
         return len(self._leftovers.remove_receipt(job))
+
+
+def _remove_delivered(find: Callable[[Job], Path | None], job: Job) -> bool:
+    path = find(job)
+    return path is not None and durable.remove_file(path)
 
 
 def _sum_up(removed: Removed, swept: _Swept) -> Cleared:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import attrs
 
@@ -12,7 +14,7 @@ from bulksigner.contract.errors import HeldElsewhere
 from bulksigner.contract.storage import Folder, RemovalOutcome
 from bulksigner.jobs.model import Job
 from bulksigner.jobs.removal import Removal
-from bulksigner.jobs.states import TERMINAL
+from bulksigner.jobs.states import TERMINAL, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.logs import facts
 from bulksigner.operations.canceling import Canceling
@@ -130,16 +132,42 @@ class Deletion:
             account.keep("receipt", error)
 
     def _remove_output(self, job: Job, account: _Account) -> None:
-        item = f"output {job.output_path}"
+        left = self._leftovers
+        gone = self._remove_delivered(
+            f"output {job.output_path}",
+            lambda: left.output(job),
+            lambda path: left.remove_own_output(path, job),
+            account,
+        )
+        # Where the signature was collected, the same content under that name may be a later job's.
+        if gone is RemovalOutcome.REMOVED or job.output_path is None or job.status is JobStatus.FAILED:
+            self._remove_delivered(
+                f"content {job.companion_path}",
+                lambda: left.companion(job),
+                lambda path: left.remove_own_companion(path, job),
+                account,
+            )
+        elif job.companion_path is not None and os.path.lexists(job.companion_path):
+            account.kept.append(Kept(f"content {job.companion_path}", "its signature is not beside it any more"))
+
+    def _remove_delivered(
+        self,
+        item: str,
+        find: Callable[[], Path | None],
+        remove: Callable[[Path], RemovalOutcome],
+        account: _Account,
+    ) -> RemovalOutcome:
         try:
-            path = self._leftovers.output(job)
-            outcome = RemovalOutcome.ABSENT if path is None else self._leftovers.remove_own_output(path, job)
-            if outcome is RemovalOutcome.REMOVED:
-                account.removed.append(item)
-            elif outcome is RemovalOutcome.DIVERGED:
-                account.kept.append(Kept(item, "not the file that this job delivered"))
+            path = find()
+            outcome = RemovalOutcome.ABSENT if path is None else remove(path)
         except OSError as error:
             account.keep(item, error)
+            return RemovalOutcome.KEPT
+        if outcome is RemovalOutcome.REMOVED:
+            account.removed.append(item)
+        elif outcome is RemovalOutcome.DIVERGED:
+            account.kept.append(Kept(item, "not the file that this job delivered"))
+        return outcome
 
     def _remove_input(self, job: Job, account: _Account) -> None:
         item = f"input {job.original_path}"

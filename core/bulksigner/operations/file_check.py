@@ -144,9 +144,13 @@ class FileCheck:
         except BulkSignerError as refused:
             yield _error("upload.invalid-name", _NAME, refused.message, "Give the file a shorter name.")
             return
-        if holder is None and signed.exists():
-            text = f"A file called {signed.name} lies in the output folder."
-            yield _error("promote.output-exists", _NAME, text, "Take it away, or send the file under another name.")
+        places = [signed]
+        if stored.is_detached(format):
+            places.append(self.roots.output_path(name))
+        for taken in places:
+            if holder is None and taken.exists():
+                text = f"A file called {taken.name} lies in the output folder."
+                yield _error("promote.output-exists", _NAME, text, "Take it away, or send the file under another name.")
 
     def _find_in_content(self, file: StagedFile, profile: OpenedProfile) -> Iterator[Finding]:
         try:

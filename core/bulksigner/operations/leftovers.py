@@ -72,9 +72,16 @@ class Leftovers:
 
         Raises `OSError` for what is recorded outside of the output folder or is no regular file (SEC-67).
         """
-        if job.output_path is None:
+        return self._delivered(job.output_path)
+
+    def companion(self, job: Job) -> Path | None:
+        """Return the content that lies beside a detached signature of the job, as `output` does."""
+        return self._delivered(job.companion_path)
+
+    def _delivered(self, recorded: str | None) -> Path | None:
+        if recorded is None:
             return None
-        path = Path(job.output_path)
+        path = Path(recorded)
         seen = _look(path)
         if seen is None:
             return None
@@ -86,9 +93,16 @@ class Leftovers:
 
     def remove_own_output(self, path: Path, job: Job) -> RemovalOutcome:
         """Remove an output while it is the very file that the job delivered; `DIVERGED`, and it stays, otherwise."""
+        return self._remove_same(path, job.output_sha256, job.output_length)
+
+    def remove_own_companion(self, path: Path, job: Job) -> RemovalOutcome:
+        """Remove the content beside a detached signature while it is what the job staged, as `remove_own_output`."""
+        return self._remove_same(path, job.staged_sha256, job.staged_length)
+
+    def _remove_same(self, path: Path, sha256: str | None, length: int | None) -> RemovalOutcome:
         try:
             measured, identity = durable.measure_identified(path)
-            if (measured.sha256.hex(), measured.length) != (job.output_sha256, job.output_length):
+            if (measured.sha256.hex(), measured.length) != (sha256, length):
                 return RemovalOutcome.DIVERGED
             if durable.identify(path) != identity:
                 return RemovalOutcome.DIVERGED

@@ -20,7 +20,7 @@ from bulksigner.pipeline.conductor import Effect, apart
 from bulksigner.pipeline.giving_back import find_met, giving_back
 from bulksigner.pipeline.plan import Step
 from bulksigner.pipeline.spans import spans_of
-from bulksigner.pipeline.steps.promote import describe_delivery
+from bulksigner.pipeline.steps.promote import is_companion_delivered, is_output_delivered
 from bulksigner.pipeline.tasks import DiscardTask
 from bulksigner.pipeline.work import Work
 from bulksigner.plugin_system.guard import describe
@@ -109,8 +109,8 @@ class Ending:
             # Another writer has the job's row (it was cleared, or taken over): its files are that writer's business.
             await apart(lambda: _drop_if_cleared(work))
             return
-        is_delivered = await apart(lambda: _keep_files(work))
-        changed = await self._insist(work, JobStatus.FAILED, lambda: _failure(work, code, text, is_delivered))
+        undelivered = await apart(lambda: _keep_files(work))
+        changed = await self._insist(work, JobStatus.FAILED, lambda: _failure(work, code, text, undelivered))
         if changed is not None:
             work.job = changed.job
             await work.parts.tell(changed)
@@ -180,13 +180,15 @@ def _drop_staged(work: Work) -> None:
         log.warning("What job %s has left below processing/ stays: %s", work.job.id, describe(error))
 
 
-def _keep_files(work: Work) -> bool:
-    """Move the job's folder to `error/`, and tell whether its output was delivered all the same."""
+def _keep_files(work: Work) -> Mapping[str, Any]:
+    """Move the job's folder to `error/`; return the columns to empty, of what was not delivered all the same."""
+    has_left_content = is_companion_delivered(work.job, work.parts.roots)
     try:
         work.parts.roots.fail_job_folder(work.job.id)
     except OSError as error:
         log.warning("The folder of job %s could not be moved to error/: %s", work.job.id, error)
-    return bool(describe_delivery(work.job))
+    undelivered = {} if is_output_delivered(work.job) else _NO_OUTPUT
+    return undelivered if has_left_content else {**undelivered, "companion_path": None}
 
 
 async def _attempt(work: Work, end: JobStatus, act: Callable[[], Act[Changed]]) -> Changed | None:
@@ -233,6 +235,8 @@ def _completion(work: Work) -> Act[Changed]:
     """Return the act of Completed, with the divergence when the input was left (PIPE-84, PIPE-93)."""
     event = None
     message = f"Completed: {work.require(work.output).name}"
+    if work.job.companion_path is not None:
+        message += f", beside {work.job.file_name}"
     if work.divergence:
         message += f"; job.input-diverged: the input was left in place ({work.divergence})"
         event = Event(
@@ -280,7 +284,7 @@ def _timings(work: Work) -> Callable[[Job], None] | None:
     return None if record is None else lambda job: record(job, spans)
 
 
-def _failure(work: Work, code: str | None, text: str, is_delivered: bool) -> Act[Changed]:
+def _failure(work: Work, code: str | None, text: str, undelivered: Mapping[str, Any]) -> Act[Changed]:
     return work.parts.jobs.moving(
         work.job,
         _EVENTS[JobStatus.FAILED],
@@ -288,7 +292,7 @@ def _failure(work: Work, code: str | None, text: str, is_delivered: bool) -> Act
         message=f"{code}: {text}" if code else text,
         error_code=code,
         error_message=_error_message(code, text),
-        **({} if is_delivered else _NO_OUTPUT),
+        **undelivered,
     )
 
 

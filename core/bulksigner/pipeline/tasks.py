@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEYED",
     "CheckTask",
+    "Companion",
     "DeliverTask",
     "Delivered",
     "DiscardTask",
@@ -126,6 +129,7 @@ class CheckTask(Task[Checked]):
     pem: bool
     staged: Path | None = None
     """The staged copy, where the check needs more of it than its measure."""
+    detached: bool = False
 
 
 @attrs.frozen
@@ -155,12 +159,23 @@ class Delivered:
 
 
 @attrs.frozen
+class Companion:
+    """The content of a detached signature: the staged copy, where it goes, and what it must be."""
+
+    staged: Path
+    target: Path
+    measured: Measured
+
+
+@attrs.frozen
 class DeliverTask(Task[Delivered]):
     """One signed file to move to its final place (PIPE-82), and then its input to take away, in one try (PIPE-92)."""
 
     signed: Path
     output: Path
     input: NearInput | None
+    companion: Companion | None = None
+    """Delivered before the signature, so that no signature stands alone."""
 
 
 @attrs.frozen
@@ -261,7 +276,7 @@ def check_here(task: CheckTask, stamping: Stamping | None = None) -> Checked:
         with contextlib.ExitStack() as opened:
             artifact = opened.enter_context(durable.open_regular(task.artifact))
             original = None if task.staged is None else opened.enter_context(durable.open_regular(task.staged))
-            return dispatch.check(artifact, expectation, pem=task.pem, original=original)
+            return dispatch.check(artifact, expectation, detached=task.detached, pem=task.pem, original=original)
     except OSError as error:
         raise StepFailed(f"The signed file cannot be read back: {error.strerror}.") from error
 
@@ -294,10 +309,14 @@ def deliver_here(task: DeliverTask) -> Delivered:
     try:
         # Taken before the move: whoever waits for the output may collect it at once.
         modified_at = datetime.datetime.fromtimestamp(task.signed.stat().st_mtime, datetime.UTC)
-        durable.promote(task.signed, task.output)
+        if task.companion is None:
+            durable.promote(task.signed, task.output)
+        else:
+            _promote_pair(task, task.companion)
     except FileExistsError as error:
+        taken = error.filename2 or error.filename if task.companion else task.output
         raise StepFailed(
-            f"Output already exists at {task.output}; resolve manually before re-queueing.",
+            f"Output already exists at {taken}; resolve manually before re-queueing.",
             code="promote.output-exists",
         ) from error
     except OSError as error:
@@ -315,6 +334,41 @@ def discard_here(task: DiscardTask) -> None:
             failed = failed or error
     if failed is not None:
         raise StepFailed(f"{failed.filename}: {failed.strerror or failed}") from failed
+
+
+def _promote_pair(task: DeliverTask, companion: Companion) -> None:
+    """Deliver the content, then its signature; the content goes back where the signature cannot follow.
+
+    Raises `FileExistsError` naming the taken place.
+    """
+    if os.path.lexists(task.output):
+        raise FileExistsError(errno.EEXIST, "is taken", str(task.output))
+    _promote_content(companion)
+    try:
+        durable.promote(task.signed, task.output)
+    except OSError as error:
+        if task.signed.exists():
+            with contextlib.suppress(OSError):  # it is told as delivered then
+                durable.promote(companion.target, companion.staged)
+        if isinstance(error, FileExistsError):
+            raise FileExistsError(errno.EEXIST, "is taken", str(task.output)) from error
+        raise
+
+
+def _promote_content(companion: Companion) -> None:
+    # A worker that was lost may have moved it: a file has one name.
+    is_moved = not companion.staged.exists()
+    if durable.measure(companion.target if is_moved else companion.staged) != companion.measured:
+        raise StepFailed("The staged copy is not the content that was signed.")
+    if is_moved:
+        durable.flush_folder(companion.target.parent)
+        return
+    # Staging leaves this to the input, which is about to go.
+    durable.flush_file(companion.staged)
+    try:
+        durable.promote(companion.staged, companion.target)
+    except FileExistsError as error:
+        raise FileExistsError(errno.EEXIST, "is taken", str(companion.target)) from error
 
 
 def _remove(given: NearInput) -> Removal | None:

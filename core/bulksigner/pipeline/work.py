@@ -171,6 +171,11 @@ class Work:
         return self.job.format is Format.CADES and self.opened.stored.save_as_pem
 
     @property
+    def is_detached(self) -> bool:
+        """Tell whether the content leaves beside its signature (BEY-12)."""
+        return self.opened.stored.is_detached(self.job.format)
+
+    @property
     def joining(self) -> Joining | None:
         """Return how the file is signed further, where it arrives signed and the profile asks for that."""
         return self.opened.stored.joining(self.job.file_name, self.job.format)
@@ -204,7 +209,11 @@ class Work:
     def foretell_output(self, name: str, measured: Measured) -> dict[str, Any]:
         """Settle where the output will be; return the columns that say so, and what it is, before it is there."""
         self.output = self.parts.roots.output_path(name)
+        beside: dict[str, Any] = {}
+        if self.is_detached:
+            beside["companion_path"] = str(self.parts.roots.output_path(self.job.file_name))
         return {
+            **beside,
             "output_path": str(self.output),
             "output_length": measured.length,
             "output_sha256": measured.sha256.hex(),

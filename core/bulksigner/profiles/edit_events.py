@@ -24,6 +24,7 @@ _FIELDS = {
     "Policy": "policy",
     "PadesFilter": "pades_filter",
     "Cades:Existing": "cades_existing",
+    "Cades:Content": "cades_content",
     "Xml:Flavor": "xml_flavor",
     "Xml:Sha1Until": "xml_sha1_until",
     "CrossCheck": "cross_check",

@@ -14,7 +14,7 @@ from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.formats.naming import output_name
 from bulksigner.profiles.rules import SigningRules
-from bulksigner.settings.signatures import DEFAULT_POLICY, ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import DEFAULT_POLICY, CadesContent, ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile", "find_invalidity"]
 
@@ -46,6 +46,7 @@ class StoredProfile:
     xml_flavor: XmlFlavor = XmlFlavor.XADES
     xml_sha1_until: datetime.date | None = None
     cades_existing: ExistingSignature = ExistingSignature.WRAP
+    cades_content: CadesContent = CadesContent.ATTACHED
     certificate_version: int = 1
     """Moves when the certificate is changed, or is to be opened again although nothing about it changed."""
     damage: str | None = None
@@ -66,6 +67,10 @@ class StoredProfile:
             return None
         return Joining(self.cades_existing.value) if file_name.casefold().endswith(".p7m") else None
 
+    def is_detached(self, format: Format) -> bool:
+        """Tell whether the content is delivered beside its signature and not in it (BEY-12)."""
+        return format is Format.CADES and self.cades_content is CadesContent.DETACHED
+
     def sign_options(self, options: Mapping[str, str], format: Format) -> Mapping[str, str]:
         """Return what a request to sign says to its method, from the `options` of this host.
 
@@ -74,6 +79,8 @@ class StoredProfile:
         chosen = {name: value for name, value in options.items() if self.verify or name != "repair_unsigned"}
         if format is Format.CADES and self.save_as_pem:
             chosen["pem"] = "true"
+        if self.is_detached(format):
+            chosen["detached"] = "true"
         return chosen
 
     def name_output(self, file_name: str, format: Format) -> str:
@@ -83,6 +90,7 @@ class StoredProfile:
             file_name,
             format,
             pem=is_pem,
+            detached=self.is_detached(format),
             # A file that is signed further is still what it was.
             preserve=self.preserve_file_extension or self.joining(file_name, format) is not None,
             suffix=SUFFIX if self.encrypt else "",

@@ -132,6 +132,7 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         xml_flavor=seed.xml.flavor,
         xml_sha1_until=seed.xml.sha1_until,
         cades_existing=seed.cades.existing,
+        cades_content=seed.cades.content,
         certificate_source=choice.source if choice else None,
         certificate_block=plain,
         sealed={},

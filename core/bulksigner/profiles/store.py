@@ -14,7 +14,7 @@ from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import ProfileChangeRow, ProfileRow
-from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import CadesContent, ExistingSignature, PadesFilter, XmlFlavor
 
 __all__ = ["ProfileStore"]
 
@@ -42,6 +42,7 @@ _READ_COLUMNS = (
     "xml_flavor",
     "xml_sha1_until",
     "cades_existing",
+    "cades_content",
     "cross_check",
     "pdf_passwords",
     "appearance",
@@ -122,6 +123,7 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
         "xml_flavor": profile.xml_flavor.value,
         "cades_existing": profile.cades_existing.value,
+        "cades_content": profile.cades_content.value,
         "xml_sha1_until": profile.xml_sha1_until.isoformat() if profile.xml_sha1_until else None,
     }
 
@@ -177,6 +179,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
             ("xml_flavor", XmlFlavor),
             ("xml_sha1_until", datetime.date.fromisoformat),
             ("cades_existing", ExistingSignature),
+            ("cades_content", CadesContent),
             ("cross_check", _read_texts),
             ("pdf_passwords", _read_envelopes),
         )
@@ -205,6 +208,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         xml_flavor=chosen["xml_flavor"] or XmlFlavor.XADES,
         xml_sha1_until=chosen["xml_sha1_until"],
         cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
+        cades_content=chosen["cades_content"] or CadesContent.ATTACHED,
         cross_check=chosen["cross_check"] or (),
         appearance=objects["appearance"],
         pdf_passwords=chosen["pdf_passwords"] or (),

@@ -70,6 +70,7 @@ class JobRow(_Row):
     metadata = peewee.TextField()
     sidecar_sha256 = peewee.TextField(null=True)
     output_encrypted = peewee.BooleanField()
+    companion_path = peewee.TextField(null=True)
     name_key = peewee.TextField()
 
     class Meta:
@@ -147,6 +148,7 @@ class ProfileRow(_Row):
     xml_flavor = peewee.TextField()
     xml_sha1_until = peewee.TextField(null=True)
     cades_existing = peewee.TextField()
+    cades_content = peewee.TextField()
     cross_check = peewee.TextField()
     pdf_passwords = peewee.TextField()
     appearance = peewee.TextField()

@@ -15,7 +15,7 @@ from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
 from bulksigner.jobs.store import Jobs
 from bulksigner.observability.logs import facts
-from bulksigner.pipeline.steps.promote import describe_delivery
+from bulksigner.pipeline.steps.promote import describe_delivery, is_companion_delivered
 
 __all__ = ["INTERRUPTED", "SweepReport", "sweep"]
 
@@ -63,7 +63,9 @@ def sweep(jobs: Jobs, roots: WorkRoots) -> SweepReport:
 
 
 def _interrupt(job: Job, jobs: Jobs, roots: WorkRoots) -> Changed | None:
-    message = INTERRUPTED + describe_delivery(job)
+    message = INTERRUPTED + describe_delivery(job, roots)
+    # What another job delivered under that name is not this one's.
+    is_foreign = job.companion_path is not None and not is_companion_delivered(job, roots)
     _keep_folder(job.id, roots)
     try:
         return jobs.transition(
@@ -73,6 +75,7 @@ def _interrupt(job: Job, jobs: Jobs, roots: WorkRoots) -> Changed | None:
             message=message,
             error_code="recovery.interrupted",
             error_message=f"recovery.interrupted: {message}",
+            **({"companion_path": None} if is_foreign else {}),
         )
     except RaceLost as error:
         log.warning("Job %s was settled by someone else during recovery: %s", job.id, error.message)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from bulksigner.files import durable
 from bulksigner.files.work import WorkRoots
 from bulksigner.jobs.model import Job
 from bulksigner.jobs.scanning import each_job
@@ -128,16 +129,29 @@ class Selection:
             if job.completed_at is None or job.completed_at >= cutoff or job.output_path is None:
                 continue
             path = Path(job.output_path)
-            if os.path.lexists(path):
+            if not os.path.lexists(path):
+                continue
+            # First, as the signature beside it is what tells whose it is.
+            if job.companion_path is not None and os.path.lexists(job.companion_path):
+                content = Path(job.companion_path)
                 yield Item(
                     RetentionClass.OUTPUT,
-                    path.name,
+                    content.name,
                     job.completed_at,
                     job.id,
-                    path,
-                    length=job.output_length or 0,
-                    sha256=job.output_sha256,
+                    content,
+                    length=job.staged_length or 0,
+                    sha256=job.staged_sha256,
                 )
+            yield Item(
+                RetentionClass.OUTPUT,
+                path.name,
+                job.completed_at,
+                job.id,
+                path,
+                length=job.output_length or 0,
+                sha256=job.output_sha256,
+            )
 
     def _errors(self, cutoff: datetime.datetime) -> Iterator[Item]:
         jobs = Jobs(self.store)
@@ -168,6 +182,8 @@ class Selection:
         return self.store.read(lambda: self.store.execute(_EVENTS, cutoff=cutoff, after=after).rows)
 
     def _judge_output(self, path: Path, job: Job) -> str | None:
+        if job.companion_path == str(path):
+            return self._judge_companion(path, job)
         if job.output_path != str(path):
             return "not the path its job recorded"
         try:
@@ -180,6 +196,19 @@ class Selection:
         if seen.st_size != job.output_length or modified_at != job.output_modified_at:
             return "not the file its job delivered"
         return None
+
+    def _judge_companion(self, path: Path, job: Job) -> str | None:
+        """Judge the content beside a detached signature, which must lie there: another job may deliver it again."""
+        reason = "it has no output" if job.output_path is None else self._judge_output(Path(job.output_path), job)
+        if reason is not None:
+            return f"its signature: {reason}"
+        try:
+            is_same = durable.measure(path).sha256.hex() == job.staged_sha256
+        except FileNotFoundError:
+            return "gone meanwhile"
+        except OSError as error:
+            return f"it cannot be read: {error.strerror or error}"
+        return None if is_same else "not the file its job delivered"
 
     def _judge_folder(self, path: Path) -> str | None:
         try:

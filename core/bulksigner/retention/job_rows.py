@@ -110,7 +110,8 @@ class JobRows:
             return None
         if not Path(job.output_path).parent.is_dir():
             return "the folder of its output is not there"
-        return "its output is still there" if os.path.lexists(job.output_path) else None
+        delivered = filter(None, (job.output_path, job.companion_path))
+        return "its output is still there" if any(map(os.path.lexists, delivered)) else None
 
     def _find_folder(self, job: Job) -> str | None:
         is_there = any(os.path.lexists(place) for place in self.leftovers.job_folders(job)) or job.id in self._twins

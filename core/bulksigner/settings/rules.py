@@ -16,6 +16,7 @@ from bulksigner.settings.shapes import Kind, members_of
 from bulksigner.settings.signatures import (
     BASELINE_POLICIES,
     DEFAULT_POLICY,
+    CadesContent,
     ExistingSignature,
     PadesFilter,
     XmlFlavor,
@@ -116,6 +117,7 @@ def check_profile(
         )
     _check_format(prefix, seed, findings)
     _check_policy(prefix, seed, findings)
+    _check_detached(prefix, seed, findings)
     if asks_for_stamp(seed.policy):
         _check_stamped(prefix, seed, findings, has_timestamps=has_timestamps)
     check_engines(prefix, seed, findings)
@@ -147,12 +149,31 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ("Appearance:Enabled", seed.appearance.enabled, (Format.PADES, None)),
         ("Pdf:Passwords", bool(seed.pdf.passwords), (Format.PADES, None)),
         ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
+        ("Cades:Content", seed.cades.content is not CadesContent.ATTACHED, (Format.CADES,)),
         ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
     ):
         if given and seed.format not in allowed:
             formats = " or ".join(known.value for known in allowed if known is not None)
             found = "not set" if seed.format is None else seed.format.value
             findings.refuse(f"{prefix}{name}", f"needs Format {formats}, and Format is {found}.", "Take it out.")
+
+
+def _check_detached(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
+    """Refuse what a signature without its content cannot go with."""
+    if seed.cades.content is not CadesContent.DETACHED:
+        return
+    for name, given, reason in (
+        ("Encrypt", seed.encrypt, "an envelope holds one file, and the signature and its content are two"),
+        ("PreserveFileExtension", seed.preserve_file_extension, "the name of the input is that of the content"),
+        ("CrossCheck", bool(seed.cross_check), "second engines are given one file, and the content is another"),
+        (
+            "Cades:Existing",
+            seed.cades.existing is not ExistingSignature.WRAP,
+            "files that arrive signed are signed further with their content inside",
+        ),
+    ):
+        if given:
+            findings.refuse(f"{prefix}{name}", f"does not go with Cades:Content Detached: {reason}.", "Take one out.")
 
 
 def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:

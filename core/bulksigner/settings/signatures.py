@@ -61,6 +61,13 @@ class ExistingSignature(enum.Enum):
     COUNTER = "Counter"
 
 
+class CadesContent(enum.Enum):
+    """Where the content of a CAdES signature is."""
+
+    ATTACHED = "Attached"
+    DETACHED = "Detached"
+
+
 @attrs.frozen
 class CadesChoice:
     """`Signing:Profiles[]:Cades`."""
@@ -69,6 +76,12 @@ class CadesChoice:
         ExistingSignature.WRAP,
         help="What becomes of a `.p7m` file that arrives: `Wrap` signs it as any other file, `Parallel` adds a "
         "signature beside those in it, `Counter` signs each of those; `Cades` only.",
+        is_seed=True,
+    )
+    content: CadesContent = option(
+        CadesContent.ATTACHED,
+        help="`Detached` leaves the content out of the signature: the file is delivered as it came, and its signature "
+        "beside it as `<name>.p7s`; `Cades` only.",
         is_seed=True,
     )
 

@@ -158,6 +158,7 @@ SHAPES: Mapping[str, Schema] = {
         xmlFlavor=TEXT,
         xmlSha1Until=nullable(TEXT),
         cadesExisting=TEXT,
+        cadesContent=TEXT,
         crossCheck=array(TEXT),
         heldSinceUtc=nullable(TIME),
         heldReason=nullable(TEXT),

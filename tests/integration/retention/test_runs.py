@@ -460,3 +460,28 @@ def test_after_a_kill_the_list_misses_nothing_that_is_gone(
     assert not any("closed" in line for line in lines)
     ground.clock += datetime.timedelta(minutes=16)
     assert retention.apply("person").tallies[kind.value]["removed"] == 3 - gone
+
+
+def test_content_beside_a_signature_goes_with_it(ground: Any) -> None:
+    """BEY-12, STA-59: both go; content that was changed stays, and so does one without its signature."""
+    contents = []
+    for _ in range(3):
+        job = ground.complete(11)
+        content = Path(job.output_path).with_suffix(".txt")
+        content.write_bytes(b"content")
+        Jobs(ground.store, lambda: ground.clock - 11 * DAY).record(
+            job,
+            companion_path=str(content),
+            staged_length=7,
+            staged_sha256=hashlib.sha256(b"content").hexdigest(),
+        )
+        contents.append((content, Path(job.output_path)))
+    contents[1][0].write_bytes(b"CONTENT")
+    contents[2][1].unlink()
+    run = ground.accepted(classes=[RetentionClass.OUTPUT]).apply("person")
+    assert (run.tallies["Output"]["removed"], run.tallies["Output"]["kept"]) == (
+        3,
+        {"not the file its job delivered": 1},
+    )
+    left = [(content.exists(), signature.exists()) for content, signature in contents]
+    assert left == [(False, False), (True, False), (True, False)]

@@ -37,3 +37,9 @@ def test_a_name_too_long_fails_naming_it() -> None:
     assert len(output_name(fits, CADES, pem=False, preserve=False).encode()) == 255
     with pytest.raises(StepFailed, match="longer than 255 bytes: \u00e7"):
         output_name(fits + "x", CADES, pem=False, preserve=False)
+
+
+@pytest.mark.parametrize(("pem", "expected"), [(False, "report.txt.p7s"), (True, "report.txt.pem")])
+def test_a_signature_beside_its_content_has_a_name_of_its_own(pem: bool, expected: str) -> None:
+    """PIPE-89, BEY-12: the content keeps its name, so the signature has another."""
+    assert output_name("report.txt", Format.CADES, pem=pem, preserve=False, detached=True) == expected

@@ -34,6 +34,7 @@ DEFAULT = {
     "xmlFlavor": "Xades",
     "xmlSha1Until": None,
     "cadesExisting": "Wrap",
+    "cadesContent": "Attached",
     "crossCheck": [],
     "heldSinceUtc": None,
     "heldReason": None,

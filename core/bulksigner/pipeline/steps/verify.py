@@ -55,7 +55,7 @@ def _check_task(work: Work, key: OpenedKey) -> CheckTask:
     if pdf is not None:
         expectation = attrs.evolve(expectation, passwords=pdf.passwords)
     staged = work.staged if is_repairing or (spec is not None and spec.joining is not None) else None
-    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged)
+    return CheckTask(work.require(work.signed), expectation, pem=work.is_pem, staged=staged, detached=work.is_detached)
 
 
 async def _require_chain(work: Work, key: OpenedKey) -> None:

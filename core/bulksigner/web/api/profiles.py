@@ -48,6 +48,7 @@ def _members(services: WebServices, profile: OpenedProfile) -> dict[str, object]
         "xmlFlavor": stored.xml_flavor.value,
         "xmlSha1Until": None if stored.xml_sha1_until is None else str(stored.xml_sha1_until),
         "cadesExisting": stored.cades_existing.value,
+        "cadesContent": stored.cades_content.value,
         "crossCheck": list(stored.cross_check),
         "heldSinceUtc": None if hold is None else wire_time(hold.since),
         "heldReason": None if hold is None else hold.reason,
