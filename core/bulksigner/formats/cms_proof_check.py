@@ -213,7 +213,7 @@ def _read(unsigned: Element, asked: frozenset[str] | None) -> dict[str, _Attribu
         raise CheckFailed("The unsigned attributes are not in DER order.")
     found: dict[str, _Attribute] = {}
     for member in members:
-        attribute = member.reader(_WHAT)
+        attribute = Reader(member.encoded, _WHAT).take(SEQUENCE).reader(_WHAT)
         kind = attribute.take(OBJECT_IDENTIFIER)
         values = attribute.take(SET)
         attribute.finish()

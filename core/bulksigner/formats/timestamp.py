@@ -30,6 +30,9 @@ _HASHES: dict[str, hashes.HashAlgorithm] = {
     "sha512": hashes.SHA512(),
 }
 _TRUE = b"\x01\x01\xff"
+_NULL = b"\x05\x00"
+_WITHOUT_DIGEST = frozenset({"rsassa_pkcs1v15", "ecdsa"})
+"""Signature algorithms whose identifier leaves the digest to that of the signer."""
 
 
 class TimestampRefused(PermanentFailure):
@@ -122,6 +125,7 @@ def _read(token: bytes) -> tuple[Timestamp, tsp.TSTInfo]:
         octets = content["content"].contents
         info = tsp.TSTInfo.load(octets, strict=True)
         signer = signed["signer_infos"][0]
+        _check_form(signed, signer)
         certificate, chain = _find_signer(signed, signer)
         _check_signature(signer, octets, certificate)
         moment = info["gen_time"].native
@@ -136,6 +140,24 @@ def _read(token: bytes) -> tuple[Timestamp, tsp.TSTInfo]:
     if not certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc:
         raise TimestampRefused("its token is of a time outside the validity of the service's certificate")
     return stamp, info
+
+
+def _check_form(signed: cms.SignedData, signer: cms.SignerInfo) -> None:
+    """Check what nothing signs and every reader may stumble over: versions and algorithms (RFC 5652 5.1, 5.3)."""
+    digest, signature = signer["digest_algorithm"], signer["signature_algorithm"]
+    by_name = signer["sid"].name == "issuer_and_serial_number"
+    if signed["version"].native != "v3" or signer["version"].native != ("v1" if by_name else "v3"):
+        raise TimestampRefused("its token has another version than its content asks for")
+    listed = [one["algorithm"].native for one in signed["digest_algorithms"]]
+    if digest["algorithm"].native not in listed:
+        raise TimestampRefused("its token does not list the digest that it is signed by")
+    plain = [*signed["digest_algorithms"], digest]
+    if signature.signature_algo != "rsassa_pss":
+        plain.append(signature)
+        if signature["algorithm"].native not in _WITHOUT_DIGEST and signature.hash_algo != digest["algorithm"].native:
+            raise TimestampRefused("its token names two digests")
+    if any(one["parameters"].dump() not in (b"", _NULL) for one in plain):
+        raise TimestampRefused("its token has parameters where its algorithms have none")
 
 
 def _find_signer(signed: cms.SignedData, signer: cms.SignerInfo) -> tuple[x509.Certificate, tuple[bytes, ...]]:

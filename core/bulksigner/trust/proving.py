@@ -13,15 +13,16 @@ import attrs
 from bulksigner.contract.errors import PermanentFailure, TemporaryFailure
 from bulksigner.contract.signing import ValidationData
 from bulksigner.formats.chain import ChainProblem, ChainRefused, build_chain, check_revocation
-from bulksigner.formats.timestamp import list_certificates
+from bulksigner.formats.timestamp import Timestamp, list_certificates
 from bulksigner.observability.redaction import mask_cpf
 from bulksigner.trust.evidence import EvidenceDesk
 from bulksigner.trust.roots import TrustSet
 from bulksigner.trust.validation import CertificateValidation
 
-__all__ = ["ChainJudge", "EvidencePlan", "ProofMissing", "SignatureProofs"]
+__all__ = ["ChainJudge", "EvidencePlan", "ProofMissing", "RevokedServices", "SignatureProofs"]
 
 _FAILURE_COUNTS = datetime.timedelta(seconds=10)
+_SILENCE_COUNTS = datetime.timedelta(minutes=5)
 _Name = tuple[bytes, tuple[bytes, ...]]
 
 
@@ -90,6 +91,44 @@ class SignatureProofs:
         except ChainRefused as error:
             return _Collected(now + _FAILURE_COUNTS, refused=error)
         return _Collected(until, data)
+
+
+@attrs.frozen
+class _Standing:
+    """Why a service is not believed, or None; it counts until `until`."""
+
+    until: datetime.datetime
+    reason: str | None = None
+
+
+class RevokedServices:
+    """Knows of each time-stamp service whether its certificate was revoked; asked once in a while and not per stamp."""
+
+    def __init__(self, validation: CertificateValidation, *, clock: Callable[[], datetime.datetime]) -> None:
+        self._validation = validation
+        self._clock = clock
+        self._known: dict[bytes, _Standing] = {}
+        self._guard = threading.Lock()
+
+    def find(self, stamp: Timestamp) -> str | None:
+        """Say that the service of a stamp was revoked, or None; may wait for the network.
+
+        Where nothing tells, the stamp counts: only the levels that carry their proof need one (see `SignatureProofs`).
+        """
+        with self._guard:
+            known = self._known.get(stamp.certificate)
+            if known is None or self._clock() >= known.until:
+                known = self._known[stamp.certificate] = self._look(stamp)
+        return known.reason
+
+    def _look(self, stamp: Timestamp) -> _Standing:
+        now = self._clock()
+        try:
+            _, until = self._validation.collect(stamp.certificate, stamp.chain, moment=now)
+        except ChainRefused as error:
+            is_revoked = error.problem is ChainProblem.REVOKED
+            return _Standing(now + _SILENCE_COUNTS, mask_cpf(error.message) if is_revoked else None)
+        return _Standing(until)
 
 
 def _refuse(refused: ChainRefused | None) -> NoReturn:

@@ -12,7 +12,7 @@ from bulksigner.contract.certificate import Digest
 from bulksigner.formats.model import Hashed
 from bulksigner.formats.timestamp import TimestampRefused, read_token
 from bulksigner.formats.unsigned import encode_timestamp, stamp_room
-from bulksigner.trust.proving import ChainJudge, EvidencePlan, SignatureProofs
+from bulksigner.trust.proving import ChainJudge, EvidencePlan, RevokedServices, SignatureProofs
 from bulksigner.trust.roots import TrustSet
 from bulksigner.trust.timestamping import TimestampClient, TimestampService, require_trusted
 
@@ -110,11 +110,12 @@ class StampingPlan:
         """Return what a process works with; nothing is asked yet."""
         asked = [service.policy for service in self.services]
         policies = frozenset(policy for policy in asked if policy) if all(asked) else frozenset[str]()
-        client = TimestampClient(self.services, self.trust, clock=clock)
+        validation = None if self.evidence is None else self.evidence.open(self.trust, clock)
+        revoked = None if validation is None else RevokedServices(validation, clock=clock).find
+        client = TimestampClient(self.services, self.trust, clock=clock, find_revoked=revoked)
         least_room = _ROOM_OF_SEVERAL if len(self.services) > 1 else 0
         stamps = SignatureStamps(client, least_room=least_room)
         proofs = None
-        if self.evidence is not None:
-            validation = self.evidence.open(self.trust, clock)
+        if validation is not None:
             proofs = SignatureProofs(validation, lambda: stamps.sample, clock=clock)
         return Stamping(stamps, self.trust, policies, proofs, ChainJudge(self.trust, clock))

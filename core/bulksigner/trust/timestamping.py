@@ -76,8 +76,11 @@ class TimestampClient:
         trust: TrustSet,
         *,
         clock: Callable[[], datetime.datetime],
+        find_revoked: Callable[[Timestamp], str | None] | None = None,
     ) -> None:
+        """Take the parts; `find_revoked` says why the service of a stamp is not believed any more, or None."""
         self._services = tuple(services)
+        self._find_revoked = find_revoked
         self._trust = trust
         self._clock = clock
         self._rests = {service: _Rest() for service in self._services}
@@ -136,6 +139,9 @@ class TimestampClient:
             require_trusted(stamp, self._trust)
         except ChainRefused as error:
             raise TimestampRefused(f"{service.url}: {error.message}") from error
+        revoked = None if self._find_revoked is None else self._find_revoked(stamp)
+        if revoked is not None:
+            raise TimestampRefused(f"{service.url}: {revoked}")
         return stamp
 
     def _find_rest(self, service: TimestampService) -> str | None:

@@ -12,6 +12,7 @@ import attrs
 import pytest
 from asn1crypto import cms, tsp
 from asn1crypto import x509 as asn1_x509
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from pyhanko.sign.validation.generic_cms import async_validate_detached_cms
 from pyhanko_certvalidator import ValidationContext
@@ -38,6 +39,7 @@ from bulksigner.settings.trust import TrustSettings
 from bulksigner.testing.authority_server import make_timestamp_identity
 from bulksigner.testing.certificates import KeyKind, make_authority
 from bulksigner.testing.fakes import MemoryKey
+from bulksigner.testing.proving import open_stamping
 from bulksigner.testing.verify import verify_cms_with_openssl, verify_xml_with_xmlsec1
 from bulksigner.trust.roots import load_trust
 from bulksigner.trust.stamping import SignatureStamps
@@ -175,6 +177,31 @@ def test_clocks_that_differ_are_told_of(client, trust_bench) -> None:
     trust_bench.clock.ahead = datetime.timedelta(hours=1)
     with pytest.raises(TimestampsFailed, match=r"-3\d\d\d s off this host's"):
         client().stamp(CONTENT)
+
+
+def test_a_service_that_was_revoked_is_not_believed(trust_bench) -> None:
+    """RFC 3161 4: its stamps are refused in words, and the look at its standing is not made for each stamp."""
+
+    def open_stamps():
+        return open_stamping(trust_bench.kit, trust_bench.roots.parent, clock=trust_bench.clock).stamps
+
+    stamps = open_stamps()
+    service = x509.load_der_x509_certificate(read_token(stamps.stamp(CONTENT), CONTENT).certificate)
+    looks = trust_bench.kit.requests.count("/list.crl")
+    assert looks
+    assert stamps.stamp(CONTENT)
+    assert trust_bench.kit.requests.count("/list.crl") == looks
+    trust_bench.kit.revoked[service.serial_number] = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    for kept in trust_bench.cache.iterdir():
+        kept.unlink()
+    with pytest.raises(TimestampsFailed, match="revoked"):
+        open_stamps().stamp(CONTENT)
+
+
+def test_a_service_whose_standing_nobody_tells_still_stamps(stamping, trust_bench) -> None:
+    """BEY-20: a list that is away stops none of the levels that carry no proof."""
+    trust_bench.kit.broken.add("/list.crl")
+    assert stamping.stamps.stamp(CONTENT)
 
 
 def test_the_next_service_stands_in_and_the_first_rests(client, trust_bench) -> None:
