@@ -33,6 +33,8 @@ DEFAULT = {
     "padesFilter": None,
     "xmlFlavor": "Xades",
     "xmlSha1Until": None,
+    "xmlPlacement": "Enveloped",
+    "xmlSignElement": None,
     "cadesExisting": "Wrap",
     "cadesContent": "Attached",
     "crossCheck": [],
