@@ -1,4 +1,4 @@
-"""XAdES, of a document or of one element in it, with what of stamps and proof its level asks for (EN 319 132-1, ICP-41)."""
+"""XAdES, of a document or of one element in it, with what of stamps and proof its level asks for (ICP-41)."""
 
 from __future__ import annotations
 
