@@ -142,6 +142,8 @@ def test_the_check_refuses_documents_that_leave_a_doubt(
         (b'<l>\n<evt Id="a"/>\n<x ID="a"/></l>', "at line 3, too", "2:1", "its own"),
         (b'<l>\n<evt Id="a"/>\n<x xml:id="a"/></l>', "at line 3, too", "2:1", "its own"),
         (b'<evt Id="a"/>', "root element is empty", "", ""),
+        (b'<l xmlns:p="../p"><evt xmlns:p="urn:p" Id="a"/></l>', "no canonical form", "", ""),
+        (b'<l><evt xmlns:p="../p" Id="a"/></l>', "no canonical form", "", ""),
     ],
 )
 def test_others_are_refused_before_the_key_is_used(
