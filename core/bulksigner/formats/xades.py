@@ -148,7 +148,7 @@ class _Covered:
             return cls("", (ENVELOPED, C14N), canonical_document(root))
         element, identifier = find_named(root, name)
         # The element may hide a namespace of the root that leaves our own elements without a canonical form.
-        canonical_document(etree.Element(root.tag, nsmap=root.nsmap))
+        canonical_document(etree.Element(root.tag, nsmap=root.nsmap))  # type: ignore[arg-type] # stubs know no default
         # The signature becomes the last child of the root, so it is inside of the root alone.
         transforms = (ENVELOPED, C14N) if element is root else (C14N,)
         return cls(f"#{identifier}", transforms, canonical_element(element))
