@@ -235,6 +235,7 @@ def _seed_rows(foundation: Foundation, alerts: list[Alert]) -> Iterator[Readines
             policy=seed.policy,
             xml_flavor=seed.xml.flavor,
             xml_sha1_until=seed.xml.sha1_until,
+            xml_sign_element=seed.xml.sign_element,
         )
         for seed in seeds
     ]

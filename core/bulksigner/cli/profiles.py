@@ -123,6 +123,8 @@ def _facts(desk: Desk, profile: StoredProfile) -> dict[str, object]:
         "cadesContent": profile.cades_content.value,
         "xmlFlavor": profile.xml_flavor.value,
         "xmlSha1Until": str(profile.xml_sha1_until) if profile.xml_sha1_until else None,
+        "xmlPlacement": profile.xml_placement.value,
+        "xmlSignElement": profile.xml_sign_element,
         "crossCheck": list(profile.cross_check),
         "appearance": dict(profile.appearance) or None,
         "pdfPasswords": f"{len(profile.pdf_passwords)} configured" if profile.pdf_passwords else None,

@@ -51,6 +51,7 @@ class ProfileFacts:
     policy: str = DEFAULT_POLICY
     xml_flavor: XmlFlavor = XmlFlavor.XADES
     xml_sha1_until: datetime.date | None = None
+    xml_sign_element: str | None = None
     keyless: str | None = None
     """Who signs where the profile needs no key (OPS-34)."""
     validate_certificate: bool = False
@@ -91,6 +92,7 @@ def list_profiles(
             policy=profile.stored.policy,
             xml_flavor=profile.stored.xml_flavor,
             xml_sha1_until=profile.stored.xml_sha1_until,
+            xml_sign_element=profile.stored.xml_sign_element,
             keyless=profile.keyless,
             validate_certificate=profile.stored.validate_certificate,
             held=None if holds is None or (hold := holds.find(profile.name)) is None else hold.describe(),
@@ -142,6 +144,8 @@ def list_exceptions(profile: ProfileFacts | StoredProfile) -> list[str]:
         parts.append(f"policy={profile.policy}")
     if profile.xml_sha1_until is not None:
         parts.append(f"sha1-until={profile.xml_sha1_until}")
+    if profile.xml_sign_element is not None:
+        parts.append(f"xml-element={escape(profile.xml_sign_element)}")
     if profile.method != LOCAL_METHOD:
         parts.append(f"method={escape(profile.method)}")
     return parts

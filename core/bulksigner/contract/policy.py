@@ -100,6 +100,8 @@ class SignatureSpec:
     """Files that a PDF of the policy carries: the policy, the list of approved policies, and the list's signature."""
     proof: Proof = Proof.NONE
     required_unsigned: tuple[str, ...] = ()
+    xml_element: str = ""
+    """Local name of the one element that a XAdES signature is of, by its `Id`; empty where it is of the document."""
 
     @property
     def is_stamped(self) -> bool:

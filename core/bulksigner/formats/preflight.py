@@ -36,7 +36,7 @@ def find_defects(
         elif format is Format.XADES:
             from bulksigner.formats.xades import look_at_xml
 
-            look_at_xml(source, expected)
+            look_at_xml(source, expected, spec.xml_element if spec is not None else "")
     except FormatRefused as refused:
         return (finding_of(refused),)
     return ()

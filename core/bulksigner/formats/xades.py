@@ -1,4 +1,4 @@
-"""XAdES, enveloped, with what of time stamps and proof its level asks for (ETSI EN 319 132-1, ICP-41)."""
+"""XAdES, of a document or of one element in it, with what of stamps and proof its level asks for (ICP-41)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import secrets
 from typing import BinaryIO
 
+import attrs
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from lxml import etree
@@ -15,6 +16,7 @@ from bulksigner.contract.certificate import KeyAlgorithm, OpenedKey
 from bulksigner.contract.policy import CertificateElement, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.signing import Measured, Proofs, Stamps
 from bulksigner.formats.unsigned import encode_xml_timestamp
+from bulksigner.formats.xml_element import find_named
 from bulksigner.formats.xml_long_term import Core, UnsignedProperties, issuer_serial
 from bulksigner.formats.xml_splice import Place, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
@@ -25,6 +27,7 @@ from bulksigner.formats.xmldsig import (
     SIGNATURE_METHODS,
     Scope,
     canonical_document,
+    canonical_element,
     encode_base64,
     escape_text,
     parse_document,
@@ -72,14 +75,15 @@ class XadesSigner:
         digest = self._spec.digest
         scope = Scope.of(root)
         document_id, properties_id = f"reference-{suffix}", f"properties-{suffix}"
-        document, properties = canonical_document(root), self._signed_properties(signed_at, document_id)
+        covered = _Covered.find(root, self._spec.xml_element)
+        document, properties = covered.canonical, self._signed_properties(signed_at, document_id)
         start_tag = scope.start_tag("xades:SignedProperties", {"ds": DS, "xades": XADES}, properties_id)
         covered_properties = f"{start_tag}{properties}</xades:SignedProperties>".encode()
         info = signed_info(
             self._method,
             reference(
-                uri="",
-                transforms=(ENVELOPED, C14N),
+                uri=covered.uri,
+                transforms=covered.transforms,
                 digest=digest,
                 canonical=document,
                 identifier=document_id,
@@ -107,8 +111,8 @@ class XadesSigner:
             else:
                 start_tag = scope.start_tag("ds:KeyInfo", {"ds": DS})
                 covered_key_info = f"{start_tag}{self._key_info.removeprefix('<ds:KeyInfo>')}".encode()
-                covered = document + covered_properties
-                unsigned = self._proof.encode(Core(scope, covered, covered_info, covered_value, covered_key_info))
+                references = document + covered_properties
+                unsigned = self._proof.encode(Core(scope, references, covered_info, covered_value, covered_key_info))
         return (
             f'<ds:Signature xmlns:ds="{DS}" Id="signature-{suffix}"><ds:SignedInfo>{info}</ds:SignedInfo>'
             f"<ds:SignatureValue>{encoded}</ds:SignatureValue>{self._key_info}"
@@ -129,6 +133,27 @@ class XadesSigner:
         )
 
 
+@attrs.frozen
+class _Covered:
+    """What the document reference of a signature covers, and how it says so."""
+
+    uri: str
+    transforms: tuple[str, ...]
+    canonical: bytes
+
+    @classmethod
+    def find(cls, root: etree._Element, name: str) -> _Covered:
+        """Find the element of a local name, or with none the whole document; raises `FormatRefused`."""
+        if not name:
+            return cls("", (ENVELOPED, C14N), canonical_document(root))
+        element, identifier = find_named(root, name)
+        # The element may hide a namespace of the root that leaves our own elements without a canonical form.
+        canonical_document(etree.Element(root.tag, nsmap=root.nsmap))  # type: ignore[arg-type] # stubs know no default
+        # The signature becomes the last child of the root, so it is inside of the root alone.
+        transforms = (ENVELOPED, C14N) if element is root else (C14N,)
+        return cls(f"#{identifier}", transforms, canonical_element(element))
+
+
 def read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, Place, etree._Element]:
     """Read a file, find where its signature goes, and parse it; raises `FormatRefused` where it cannot be signed."""
     data = read_staged(source, expected)
@@ -138,10 +163,10 @@ def read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, Place, e
     return data, place, root
 
 
-def look_at_xml(source: BinaryIO, expected: Measured) -> None:
-    """Raise `FormatRefused` where `XadesSigner.sign` would, without a key (BEY-12)."""
+def look_at_xml(source: BinaryIO, expected: Measured, name: str = "") -> None:
+    """Raise `FormatRefused` where `XadesSigner.sign` would, without a key (BEY-12); `name` is the element's, if any."""
     _, _, root = read_document(source, expected)
-    canonical_document(root)
+    _Covered.find(root, name)
 
 
 def _free_suffix(data: bytes, codec: str) -> str:

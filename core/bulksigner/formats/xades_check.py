@@ -1,4 +1,4 @@
-"""Independent reader of enveloped XAdES artifacts: the check after signing (BEY-01, ICP-32).
+"""Independent reader of XAdES artifacts that hold their signature: the check after signing (BEY-01, ICP-32).
 
 Nothing here is shared with the signer. The signature must be the last bytes before the root's end tag, and the file
 without them must be the original: that pins every byte outside the signature. Inside, only what our
@@ -61,6 +61,7 @@ _IDENTIFIERS = etree.XPath(
     "//@*[local-name() = 'Id' or local-name() = 'ID' or local-name() = 'id'][. = $first or . = $second or . = $third]",
     smart_strings=False,
 )
+_CARRIERS = etree.XPath("//*[@Id = $wanted or @ID = $wanted or @id = $wanted or @xml:id = $wanted]")
 
 
 def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
@@ -96,7 +97,7 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
         else:
             token = _read_token(parts.unsigned)
             check_token(token, canonicalize_part(parts.value_element), spec, expectation.judge_stamp)
-    covered = _verify_references(root, parts)
+    covered = _verify_references(root, parts, spec.xml_element if spec is not None else "")
     if proof is not None:
         proof.check(covered, parts.certificates, expectation)
     return Checked(measured, algorithm, digest, signing_time)
@@ -289,8 +290,11 @@ def _time(text: str) -> datetime.datetime:
         raise CheckFailed(refusal) from error
 
 
-def _verify_references(root: etree._Element, parts: _Parts) -> tuple[bytes, bytes]:
-    """Verify both digests and return what they are of; takes the signature out of the tree."""
+def _verify_references(root: etree._Element, parts: _Parts, name: str) -> tuple[bytes, bytes]:
+    """Verify both digests and return what they are of; takes the signature out of the tree.
+
+    The first is of the one element of the local `name`, or where it is empty of the whole document.
+    """
     identifiers = [
         element.get("Id", "") for element in (parts.signature, parts.signed_properties, parts.document_reference)
     ]
@@ -300,7 +304,8 @@ def _verify_references(root: etree._Element, parts: _Parts) -> tuple[bytes, byte
         raise CheckFailed("An Id of the signature is missing, or occurs more than once in the document.")
     demand_attributes(parts.document_reference, "Id", "URI")
     demand_attributes(parts.properties_reference, "Type", "URI")
-    if parts.document_reference.get("URI") != "":
+    element = _find_element(root, parts, name) if name else None
+    if element is None and parts.document_reference.get("URI") != "":
         raise CheckFailed("The first reference is not to the whole document.")
     if (parts.properties_reference.get("Type"), parts.properties_reference.get("URI")) != (
         _PROPERTIES_TYPE,
@@ -310,9 +315,24 @@ def _verify_references(root: etree._Element, parts: _Parts) -> tuple[bytes, byte
     properties = canonicalize_part(parts.signed_properties)
     _compare(parts.properties_reference, [_INCLUSIVE], properties, "signed properties")
     root.remove(parts.signature)
-    document = canonicalize(root.getroottree())
-    _compare(parts.document_reference, _DOCUMENT_TRANSFORMS, document, "document")
+    document = canonicalize(root.getroottree()) if element is None else canonicalize_part(element)
+    transforms = _DOCUMENT_TRANSFORMS if element is None or element is root else [_INCLUSIVE]
+    _compare(parts.document_reference, transforms, document, "document" if element is None else f"element {name}")
     return document, properties
+
+
+def _find_element(root: etree._Element, parts: _Parts, name: str) -> etree._Element:
+    """Find the one element of a name outside of our signature; the first reference must be to an Id it alone has."""
+    ours = set(parts.signature.iter())
+    found = [one for one in root.iter(f"{{*}}{name}") if one not in ours]
+    if len(found) != 1:
+        raise CheckFailed(f"The document has {len(found)} elements {name}, where it must have one.")
+    uri = parts.document_reference.get("URI", "")
+    if uri not in {f"#{found[0].get(kind)}" for kind in ("Id", "ID", "id") if found[0].get(kind)}:
+        raise CheckFailed(f"The first reference is not to the element {name}.")
+    if _CARRIERS(root, wanted=uri.removeprefix("#")) != found:
+        raise CheckFailed(f"The Id of the element {name} occurs more than once in the document.")
+    return found[0]
 
 
 def _compare(reference: etree._Element, transforms: list[str], canonical: bytes, what: str) -> None:

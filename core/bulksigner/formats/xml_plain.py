@@ -6,7 +6,6 @@ One reference to the `Id` of that element, two transforms, no prefix, the signer
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import BinaryIO
@@ -19,7 +18,7 @@ from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.contract.errors import PermanentFailure
 from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Measured
-from bulksigner.formats.model import FormatRefused
+from bulksigner.formats.xml_element import find_of_family
 from bulksigner.formats.xml_splice import Place, find_end, find_place, read_staged, splice
 from bulksigner.formats.xmldsig import (
     C14N,
@@ -41,11 +40,6 @@ __all__ = ["PlainXmlSigner", "look_at_plain_xml"]
 _METHODS: Mapping[tuple[KeyAlgorithm, Digest], str] = MappingProxyType(
     {**SIGNATURE_METHODS, (KeyAlgorithm.RSA, Digest.SHA1): f"{DS}rsa-sha1"}
 )
-_SIGNED = re.compile(r"(?:inf|evt)[A-Z]\w*")
-"""Names of elements that these documents have signed: infNFe, infCTe, infMDFe, infEvento, infDPS, evtAdmissao."""
-
-_NAME = re.compile(r"[A-Za-z_][\w.-]{0,254}", re.ASCII)
-_SHOWN = 5
 
 
 class PlainXmlSigner:
@@ -103,42 +97,5 @@ def _read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, etree._
     codec = find_place(data).codec
     root = parse_document(data)
     refuse_conflicts(root)
-    element, ordinal = _find_signed(root)
+    element, ordinal = find_of_family(root)
     return data, element, find_end(data, codec, ordinal)
-
-
-def _find_signed(root: etree._Element) -> tuple[etree._Element, int]:
-    """Find the outermost element to sign and its number in document order; refuse a document that has not just one."""
-    found: list[tuple[etree._Element, int]] = []
-    lines: dict[str, object] = {}
-    for ordinal, element in enumerate(root.iter(etree.Element)):
-        for identifier in {element.get(name) for name in ("Id", "ID", "id")} - {None}:
-            if str(identifier) in lines:
-                raise FormatRefused(
-                    f"Refused at {element.sourceline}:1: the Id {str(identifier)[:100]!r} is that of another element, "
-                    f"at line {lines[str(identifier)]}, too."
-                )
-            lines[str(identifier)] = element.sourceline
-        if element.get("Id") is None or not _SIGNED.fullmatch(etree.QName(element).localname):
-            continue
-        if not found or all(ancestor is not found[-1][0] for ancestor in element.iterancestors()):
-            found.append((element, ordinal))
-    if not found:
-        raise FormatRefused(
-            "The document has no element with an Id that documents of the NF-e family have signed, such as infNFe or "
-            "infEvento; sign it as XAdES."
-        )
-    if len(found) > 1:
-        told = ", ".join(str(element.sourceline) for element, _ in found[:_SHOWN])
-        raise FormatRefused(f"The document has {len(found)} elements to sign (lines {told}); hand in one at a time.")
-    element, ordinal = found[0]
-    if element is root:
-        raise FormatRefused("The element to sign is the document's root; a signature cannot stand beside it.")
-    if _NAME.fullmatch(element.get("Id", "")) is None:
-        raise FormatRefused(f"Refused at {element.sourceline}:1: the Id of the element to sign is not a name.")
-    if not len(element) and not element.text:
-        raise FormatRefused(f"Refused at {element.sourceline}:1: the element to sign is empty.")
-    after = element.getnext()
-    if after is not None and after.tag == f"{{{DS}}}Signature":
-        raise FormatRefused(f"Refused at {after.sourceline}:1: the element to sign has a signature already.")
-    return element, ordinal

@@ -31,6 +31,7 @@ __all__ = [
     "Scope",
     "canonical_document",
     "canonical_element",
+    "carriers_of_ids",
     "encode_base64",
     "escape_text",
     "parse_document",
@@ -172,7 +173,7 @@ def refuse_conflicts(root: etree._Element) -> None:
     if root.tag == f"{{{DS}}}Signature":
         raise FormatRefused("The document is itself an XML signature; a signature cannot be put into it.")
     references = root.findall(f".//{{{DS}}}SignedInfo/{{{DS}}}Reference")
-    carriers = _carriers(root) if references else {}
+    carriers = carriers_of_ids(root) if references else {}
     for found in references:
         uri, line = found.get("URI", ""), found.sourceline
         referenced = [root] if uri in _WHOLE_DOCUMENT else carriers.get(_referenced_id(uri), [])
@@ -190,7 +191,8 @@ def refuse_conflicts(root: etree._Element) -> None:
             )
 
 
-def _carriers(root: etree._Element) -> dict[str, list[etree._Element]]:
+def carriers_of_ids(root: etree._Element) -> dict[str, list[etree._Element]]:
+    """Return the elements that carry each value of an attribute that may be an identifier."""
     carriers: dict[str, list[etree._Element]] = {}
     for element in root.iter(etree.Element):
         for value in {element.get(name) for name in ("Id", "ID", "id", f"{{{_XML}}}id")} - {None}:

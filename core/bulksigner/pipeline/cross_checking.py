@@ -51,6 +51,8 @@ class Subject:
     format: Format
     pem: bool = False
     is_plain_xml: bool = False
+    xml_element: str = ""
+    """Local name of the element that is signed by its `Id`, where a XAdES signature is of one."""
     is_extended: bool = False
     """Whether something is added to the file after our signature, as the higher levels do."""
 
@@ -118,19 +120,26 @@ def _arguments(engine: SecondEngine, subject: Subject) -> list[str]:
         arguments = ["cms", "-verify", "-binary", "-noverify", "-inform", form, "-in", str(subject.file)]
         return [*arguments, "-out", os.devnull]
     arguments = ["--verify", "--insecure", "--enabled-key-data", "x509", "--node-xpath", _LAST_SIGNATURE]
-    elements = _list_identified(subject.file) if subject.is_plain_xml else [_PROPERTIES]
-    for element in elements:
-        arguments += ["--id-attr:Id", element]
+    identified = [] if subject.is_plain_xml else [("Id", _PROPERTIES)]
+    if subject.is_plain_xml or subject.xml_element:
+        identified += _list_identified(subject.file, subject.xml_element)
+    for attribute, element in identified:
+        arguments += [f"--id-attr:{attribute}", element]
     return [*arguments, str(subject.file)]
 
 
-def _list_identified(file: Path) -> list[str]:
-    """Return the elements that have an `Id`, as `namespace:name`; references of these documents point at one."""
-    found: dict[str, None] = {}
+def _list_identified(file: Path, wanted: str) -> list[tuple[str, str]]:
+    """Return the elements, as `namespace:name` after the name of the attribute, that a reference may point at.
+
+    They are those of a `wanted` local name that have an `Id`, `ID` or `id`, or with none all that have an `Id`.
+    """
+    found: dict[tuple[str, str], None] = {}
 
     def begin(name: str, attributes: Mapping[str, str]) -> None:
-        if "Id" in attributes:
-            found[name] = None
+        if not wanted and "Id" in attributes:
+            found["Id", name] = None
+        elif wanted and name.rpartition(":")[2] == wanted:
+            found.update({(kind, name): None for kind in ("Id", "ID", "id") if kind in attributes})
 
     parser = expat.ParserCreate(namespace_separator=":")
     parser.StartElementHandler = begin

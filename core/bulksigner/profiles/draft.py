@@ -143,6 +143,8 @@ class _Drafting:
             pades_filter=seed.pades_filter,
             xml_flavor=seed.xml.flavor,
             xml_sha1_until=seed.xml.sha1_until,
+            xml_placement=seed.xml.placement,
+            xml_sign_element=seed.xml.sign_element,
             cades_existing=seed.cades.existing,
             cades_content=seed.cades.content,
             cross_check=seed.cross_check,
@@ -195,6 +197,8 @@ class _Drafting:
             "Cades:Content": before.cades_content.value,
             "Xml:Flavor": before.xml_flavor.value,
             "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
+            "Xml:Placement": before.xml_placement.value,
+            "Xml:SignElement": before.xml_sign_element,
             _SOURCE: before.certificate_source,
         }
         core |= {f"Appearance:{key}": value for key, value in before.appearance.items()}

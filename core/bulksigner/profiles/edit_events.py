@@ -27,6 +27,8 @@ _FIELDS = {
     "Cades:Content": "cades_content",
     "Xml:Flavor": "xml_flavor",
     "Xml:Sha1Until": "xml_sha1_until",
+    "Xml:Placement": "xml_placement",
+    "Xml:SignElement": "xml_sign_element",
     "CrossCheck": "cross_check",
     "InputFolder": "input_folder",
 }

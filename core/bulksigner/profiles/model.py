@@ -14,7 +14,14 @@ from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.formats.naming import output_name
 from bulksigner.profiles.rules import SigningRules
-from bulksigner.settings.signatures import DEFAULT_POLICY, CadesContent, ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import (
+    DEFAULT_POLICY,
+    CadesContent,
+    ExistingSignature,
+    PadesFilter,
+    XmlFlavor,
+    XmlPlacement,
+)
 
 __all__ = ["KeyHold", "KeyReference", "OpenedProfile", "StoredProfile", "find_invalidity"]
 
@@ -45,6 +52,9 @@ class StoredProfile:
     pades_filter: PadesFilter | None = None
     xml_flavor: XmlFlavor = XmlFlavor.XADES
     xml_sha1_until: datetime.date | None = None
+    xml_placement: XmlPlacement = XmlPlacement.ENVELOPED
+    xml_sign_element: str | None = None
+    """Local name of the element that is signed by its `Id`; None but for that placement."""
     cades_existing: ExistingSignature = ExistingSignature.WRAP
     cades_content: CadesContent = CadesContent.ATTACHED
     certificate_version: int = 1

@@ -55,6 +55,11 @@ class Choice(Protocol):
         """Return the last day of SHA-1."""
         ...
 
+    @property
+    def xml_sign_element(self) -> str | None:
+        """Return the local name of the element that XAdES signs by its `Id`, where it does not sign the document."""
+        ...
+
 
 @attrs.frozen
 class SigningRules:
@@ -149,6 +154,15 @@ def make_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRul
 
     Raises `PermanentFailure` with the reason where there is none for any format of the profile (ICP-03, ICP-11).
     """
+    rules = _choose_rules(choice, key, table)
+    element = choice.xml_sign_element
+    if element is None or Format.XADES not in rules.specs:
+        return rules
+    named = tuple(attrs.evolve(spec, xml_element=element) for spec in rules.specs[Format.XADES])
+    return attrs.evolve(rules, specs={**rules.specs, Format.XADES: named})
+
+
+def _choose_rules(choice: Choice, key: OpenedKey, table: PolicyTable) -> SigningRules:
     formats = list(Format) if choice.format is None else [choice.format]
     if choice.xml_flavor is XmlFlavor.NFE:
         return _plain_rules(choice, key)

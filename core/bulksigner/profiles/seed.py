@@ -131,6 +131,8 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
         pades_filter=seed.pades_filter,
         xml_flavor=seed.xml.flavor,
         xml_sha1_until=seed.xml.sha1_until,
+        xml_placement=seed.xml.placement,
+        xml_sign_element=seed.xml.sign_element,
         cades_existing=seed.cades.existing,
         cades_content=seed.cades.content,
         certificate_source=choice.source if choice else None,

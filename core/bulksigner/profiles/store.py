@@ -14,7 +14,7 @@ from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import ProfileChangeRow, ProfileRow
-from bulksigner.settings.signatures import CadesContent, ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import CadesContent, ExistingSignature, PadesFilter, XmlFlavor, XmlPlacement
 
 __all__ = ["ProfileStore"]
 
@@ -41,6 +41,8 @@ _READ_COLUMNS = (
     "pades_filter",
     "xml_flavor",
     "xml_sha1_until",
+    "xml_placement",
+    "xml_sign_element",
     "cades_existing",
     "cades_content",
     "cross_check",
@@ -122,6 +124,7 @@ def _write_columns(profile: StoredProfile) -> dict[str, object]:
         "pdf_passwords": json.dumps([base64.b64encode(envelope).decode() for envelope in profile.pdf_passwords]),
         "pades_filter": profile.pades_filter.value if profile.pades_filter else None,
         "xml_flavor": profile.xml_flavor.value,
+        "xml_placement": profile.xml_placement.value,
         "cades_existing": profile.cades_existing.value,
         "cades_content": profile.cades_content.value,
         "xml_sha1_until": profile.xml_sha1_until.isoformat() if profile.xml_sha1_until else None,
@@ -177,6 +180,7 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
             ("format", Format),
             ("pades_filter", PadesFilter),
             ("xml_flavor", XmlFlavor),
+            ("xml_placement", XmlPlacement),
             ("xml_sha1_until", datetime.date.fromisoformat),
             ("cades_existing", ExistingSignature),
             ("cades_content", CadesContent),
@@ -207,6 +211,8 @@ def _from_row(row: Sequence[Any]) -> StoredProfile:
         pades_filter=chosen["pades_filter"],
         xml_flavor=chosen["xml_flavor"] or XmlFlavor.XADES,
         xml_sha1_until=chosen["xml_sha1_until"],
+        xml_placement=chosen["xml_placement"] or XmlPlacement.ENVELOPED,
+        xml_sign_element=columns["xml_sign_element"],
         cades_existing=chosen["cades_existing"] or ExistingSignature.WRAP,
         cades_content=chosen["cades_content"] or CadesContent.ATTACHED,
         cross_check=chosen["cross_check"] or (),

@@ -147,6 +147,8 @@ class ProfileRow(_Row):
     pades_filter = peewee.TextField(null=True)
     xml_flavor = peewee.TextField()
     xml_sha1_until = peewee.TextField(null=True)
+    xml_placement = peewee.TextField()
+    xml_sign_element = peewee.TextField(null=True)
     cades_existing = peewee.TextField()
     cades_content = peewee.TextField()
     cross_check = peewee.TextField()

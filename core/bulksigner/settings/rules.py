@@ -20,6 +20,7 @@ from bulksigner.settings.signatures import (
     ExistingSignature,
     PadesFilter,
     XmlFlavor,
+    XmlPlacement,
     asks_for_stamp,
 )
 from bulksigner.settings.signing import DEFAULT_NAME, LOCAL_METHOD, CertificateChoice, ProfileSeed
@@ -118,6 +119,7 @@ def check_profile(
     _check_format(prefix, seed, findings)
     _check_policy(prefix, seed, findings)
     _check_detached(prefix, seed, findings)
+    _check_placement(prefix, seed, findings)
     if asks_for_stamp(seed.policy):
         _check_stamped(prefix, seed, findings, has_timestamps=has_timestamps)
     check_engines(prefix, seed, findings)
@@ -151,6 +153,7 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ("Cades:Existing", seed.cades.existing is not ExistingSignature.WRAP, (Format.CADES,)),
         ("Cades:Content", seed.cades.content is not CadesContent.ATTACHED, (Format.CADES,)),
         ("Xml:Flavor", seed.xml.flavor is not XmlFlavor.XADES, (Format.XADES,)),
+        ("Xml:Placement", seed.xml.placement is not XmlPlacement.ENVELOPED, (Format.XADES,)),
     ):
         if given and seed.format not in allowed:
             formats = " or ".join(known.value for known in allowed if known is not None)
@@ -174,6 +177,31 @@ def _check_detached(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     ):
         if given:
             findings.refuse(f"{prefix}{name}", f"does not go with Cades:Content Detached: {reason}.", "Take one out.")
+
+
+def _check_placement(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
+    """Demand the name of the element where one element is signed, and only there."""
+    is_named = seed.xml.sign_element is not None
+    if seed.xml.placement is not XmlPlacement.BY_ID:
+        if is_named:
+            findings.refuse(
+                f"{prefix}Xml:SignElement",
+                f"needs Xml:Placement ById, and Xml:Placement is {seed.xml.placement.value}.",
+                "Take it out, or write ById.",
+            )
+        return
+    if seed.xml.flavor is not XmlFlavor.XADES:
+        findings.refuse(
+            f"{prefix}Xml:Placement",
+            f"is ById, and Xml:Flavor {seed.xml.flavor.value} finds the element to sign by itself.",
+            "Take Placement and SignElement out, or write Xml:Flavor Xades.",
+        )
+    elif not is_named:
+        findings.refuse(
+            f"{prefix}Xml:SignElement",
+            "is missing, and Xml:Placement ById signs the element of that name.",
+            "Name it, such as evtAdmissao, without a prefix.",
+        )
 
 
 def _check_policy(prefix: str, seed: ProfileSeed, findings: Findings) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "PolicySettings",
     "XmlChoice",
     "XmlFlavor",
+    "XmlPlacement",
     "asks_for_stamp",
 ]
 
@@ -51,6 +52,19 @@ class XmlFlavor(enum.Enum):
 
     XADES = "Xades"
     NFE = "Nfe"
+
+
+class XmlPlacement(enum.Enum):
+    """What of a document a XAdES signature in it is of."""
+
+    ENVELOPED = "Enveloped"
+    BY_ID = "ById"
+
+
+_ELEMENT = Check(
+    lambda text: len(text) <= 255 and re.fullmatch(r"[^\W\d][\w.-]*", text) is not None,
+    "a local name of XML: letters, digits, '.', '-' and '_', and no prefix",
+)
 
 
 class ExistingSignature(enum.Enum):
@@ -98,6 +112,17 @@ class XmlChoice:
     sha1_until: datetime.date | None = option(
         None,
         help="Last day, by the host's clock and zone, on which `Nfe` signs with SHA-1; without it SHA-256.",
+        is_seed=True,
+    )
+    placement: XmlPlacement = option(
+        XmlPlacement.ENVELOPED,
+        help="`Enveloped` signs the whole document, `ById` the one element `SignElement` by its Id; `Xades` only.",
+        is_seed=True,
+    )
+    sign_element: str | None = option(
+        None,
+        help="Local name of the element that `ById` signs: there once, with an `Id`, `ID` or `id` of its own.",
+        check=_ELEMENT,
         is_seed=True,
     )
 

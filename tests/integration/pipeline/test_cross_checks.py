@@ -26,6 +26,7 @@ from bulksigner.testing.lives import Life, live
 
 NFE = "http://www.portalfiscal.inf.br/nfe"
 INVOICE = f'<NFe xmlns="{NFE}"><infNFe Id="NFe1"><a>1</a></infNFe></NFe>'.encode()
+ELEMENT = {"Format": "Xades", "Xml:Placement": "ById", "Xml:SignElement": "evt", "CrossCheck:0": "xmlsec1"}
 ENCRYPTED = {
     "Encryption:Enabled": True,
     "Encryption:Password": "correct horse battery staple",
@@ -85,8 +86,9 @@ def lines(harness: Harness, job: Any) -> list[str]:
         ({"Format": "Cades", "SaveAsPem": True, "CrossCheck:0": "openssl cms"}, "a.bin", "a.bin.pem", b"content"),
         ({"Format": "Xades", "CrossCheck:0": "xmlsec1"}, "a.xml", "a.signed.xml", b"<a><b/></a>"),
         ({"Format": "Xades", "Xml:Flavor": "Nfe", "CrossCheck:0": "xmlsec1"}, "a.xml", "a.signed.xml", INVOICE),
+        (ELEMENT, "a.xml", "a.signed.xml", b'<a><evt id="e"><b/></evt></a>'),
     ],
-    ids=["pdfsig", "openssl", "openssl-pem", "xmlsec1-xades", "xmlsec1-nfe"],
+    ids=["pdfsig", "openssl", "openssl-pem", "xmlsec1-xades", "xmlsec1-nfe", "xmlsec1-element"],
 )
 def test_real_engines_judge_real_signatures(
     make: Any, require_tool: Any, pdf_file: Any, tmp_path: Path, profile: Any, name: str, output: str, content: Any
@@ -114,7 +116,8 @@ def test_real_engines_judge_real_signatures(
     home.mkdir()
     for file, accepts in ((harness.output(output), True), (tmp_path / "altered", False)):
         is_pem, is_plain = output.endswith("pem"), "Xml:Flavor" in profile
-        opinion = ask_engine(engine, Subject(file, file, engine.format, is_pem, is_plain), home, 30)
+        element = str(profile.get("Xml:SignElement", ""))
+        opinion = ask_engine(engine, Subject(file, file, engine.format, is_pem, is_plain, element), home, 30)
         assert opinion.accepts is accepts, opinion
 
 

@@ -20,11 +20,14 @@ from bulksigner.testing.verify import verify_cms_with_openssl, verify_pdf_with_p
 
 NFE = "http://www.portalfiscal.inf.br/nfe"
 INVOICE = f'<NFe xmlns="{NFE}"><infNFe Id="NFe1"><a>1</a></infNFe></NFe>'.encode()
+ESOCIAL = "http://www.esocial.gov.br/schema/evt/evtAdmissao/v1"
+EVENT = f'<eSocial xmlns="{ESOCIAL}"><evtAdmissao Id="ID1"><a>1</a></evtAdmissao><b>1</b></eSocial>'.encode()
 PROFILES: dict[str, Mapping[str, object]] = {
     "default": {},
     "further": {"Format": "Cades", "Cades:Existing": "Parallel"},
     "counter": {"Format": "Cades", "Cades:Existing": "Counter", "Policy": "B-B"},
     "invoices": {"Format": "Xades", "Xml:Flavor": "Nfe", "Xml:Sha1Until": "2999-12-31"},
+    "events": {"Format": "Xades", "Xml:Placement": "ById", "Xml:SignElement": "evtAdmissao"},
     "closed": {"Format": "Xades", "Xml:Flavor": "Nfe", "Xml:Sha1Until": "2020-12-31"},
     "readers": {"Format": "Pades", "PadesFilter": "Etsi"},
     "older": {"Format": "Cades", "Policy": "AD-RB 2.3"},
@@ -89,9 +92,32 @@ def test_each_kind_of_signature_leaves_the_service(
     assert verdict, verdict.output
 
 
+@pytest.mark.parametrize("engine", ["InProcess", "Processes"])
+def test_one_element_is_signed_by_its_id(
+    make: Callable[..., Harness], authority: Authority, require_tool: Any, engine: str
+) -> None:
+    """BEY-12, ICP-32: signed and checked in the engine, accepted by another; what is beside the element is not part."""
+    require_tool("xmlsec1", "xmlsec1")
+    harness = make(["events"], **{"Signing:Engine": engine})
+    harness.drop("evento.xml", EVENT, folder="events")
+    harness.drop("outro.xml", EVENT.replace(b"evtAdmissao", b"evtDeslig"), folder="events")
+    jobs = {job.file_name: job for job in harness.run_until_idle()}
+    refused = jobs["outro.xml"]
+    assert (refused.status, refused.error_code) == (JobStatus.FAILED, "sign.failed")
+    assert "no element evtAdmissao" in (refused.error_message or "")
+    assert jobs["evento.xml"].status is JobStatus.COMPLETED, jobs["evento.xml"].error_message
+    output = harness.output("evento.signed.xml")
+    signed = output.read_bytes()
+    assert signed.startswith(EVENT.removesuffix(b"</eSocial>"))
+    for old, new, accepted in ((b"", b"", True), (b"<a>1", b"<a>2", False), (b"<b>1", b"<b>2", True)):
+        output.write_bytes(signed.replace(old, new) if old else signed)
+        verdict = verify_xml_with_xmlsec1(output, [authority.root_der], id_attributes=[f"{ESOCIAL}:evtAdmissao"])
+        assert bool(verdict) is accepted, verdict.output
+
+
 def test_a_file_is_judged_by_what_its_profile_signs(make: Callable[..., Harness]) -> None:
     """BEY-10: the verdict before a file is sent is that of its job, whatever the profile makes of it."""
-    harness = make(["default", "further", "counter", "invoices", "closed"])
+    harness = make(["default", "further", "counter", "invoices", "closed", "events"])
     harness.drop("slip.bin", b"content of a slip", folder="default")
     [first] = harness.run_until_idle()
     assert first.status is JobStatus.COMPLETED, first.error_message
@@ -107,6 +133,9 @@ def test_a_file_is_judged_by_what_its_profile_signs(make: Callable[..., Harness]
         "invoice-twice.xml": ("invoices", INVOICE.replace(b"</infNFe>", b'</infNFe><infNFe Id="b"><a/></infNFe>')),
         "invoice-not.xml": ("invoices", b"<a>1</a>"),
         "closed.xml": ("closed", INVOICE),
+        "event-good.xml": ("events", EVENT),
+        "event-no-id.xml": ("events", EVENT.replace(b' Id="ID1"', b"")),
+        "event-same-id.xml": ("events", EVENT.replace(b"<b>", b'<b id="ID1">')),
     }
     check = harness.service.file_check
     foretold = {
@@ -130,6 +159,7 @@ def test_a_file_is_judged_by_what_its_profile_signs(make: Callable[..., Harness]
         "further-plain.bin",
         "counter-good.p7m",
         "invoice-good.xml",
+        "event-good.xml",
     ]
 
 

@@ -87,6 +87,8 @@ def test_exceptions_of_a_policy_are_said() -> None:
     assert [line.rpartition("validate-cert=off")[2] for line in lines[1:4]] == [
         " · xml=Nfe", " · xml=Nfe · sha1-until=2027-01-31", " · policy=B-B"
     ]  # fmt: skip
+    element = ProfileFacts("one", Format.XADES, "Pfx", verify=True, xml_sign_element="evt")
+    assert profiles_panel([element], []).splitlines()[1].endswith(" · xml-element=evt")
     texts = [alert.text for alert in alerts if "validate-cert" not in alert.text]
     assert [text.partition(";")[0] for text in texts] == [
         "Profile 'nfe': Xml:Flavor=Nfe",

@@ -20,7 +20,7 @@ from bulksigner.profiles.editor import ProfileEditor
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import EventRow, ProfileRow
-from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor, XmlPlacement
 from bulksigner.testing.rows import stored_profile
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
@@ -121,6 +121,32 @@ def test_the_kind_of_signature_is_saved_and_taken_back(put: Any, edit: Any, prof
     assert stored.cades_existing is ExistingSignature.COUNTER
     assert "Policy AD-RB → AD-RB 1.1" not in events()[1][1]
     assert "Xml:Sha1Until (none) → 2027-01-31" in events()[1][1]
+
+
+def test_the_element_to_sign_is_saved_and_taken_back(put: Any, edit: Any, profiles: Any, events: Any) -> None:
+    """BEY-12, CFG-81, SEC-76: placement and element go together, also where they are edited one after the other."""
+    put()
+    edit(values={"Format": "Xades", "xml:placement": "byid", "Xml:SignElement": "evtAdmissao"})
+    stored = profiles.get("contracts")
+    assert (stored.xml_placement, stored.xml_sign_element) == (XmlPlacement.BY_ID, "evtAdmissao")
+    for values, key in (
+        ({"Xml:SignElement": None}, "Xml:SignElement"),
+        ({"Xml:SignElement": "esocial:evt"}, "Xml:SignElement"),
+        ({"Xml:Placement": None}, "Xml:SignElement"),
+        ({"Xml:Placement": "Detached"}, "Xml:Placement"),
+        ({"Xml:Flavor": "Nfe"}, "Xml:Placement"),
+        ({"Format": "Cades"}, "Xml:Placement"),
+    ):
+        with pytest.raises(ProfileRefused) as caught:
+            edit(values=values)
+        assert ("profile.invalid", key) in objections(caught)
+    edit(values={"Xml:SignElement": "evtDeslig"})
+    edit(values={"Xml": None})
+    stored = profiles.get("contracts")
+    assert (stored.xml_placement, stored.xml_sign_element) == (XmlPlacement.ENVELOPED, None)
+    told = [message for _, message, _ in events()]
+    assert "Xml:Placement Enveloped → ById; Xml:SignElement (none) → evtAdmissao" in told[0]
+    assert "Xml:SignElement evtAdmissao → evtDeslig" in told[1]
 
 
 def test_pdf_passwords_are_sealed_and_taken_back(

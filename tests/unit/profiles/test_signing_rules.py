@@ -32,6 +32,7 @@ class Choice:
     pades_filter: PadesFilter | None = None
     xml_flavor: XmlFlavor = XmlFlavor.XADES
     xml_sha1_until: datetime.date | None = None
+    xml_sign_element: str | None = None
 
 
 class Key:

@@ -161,15 +161,18 @@ class Read:
     def named(self, name: str) -> minidom.Element | None:
         return next((found for found in self.properties if found.localName == name), None)
 
-    def covered(self) -> dict[str, bytes]:
-        """Return what each time stamp must cover (TS 101 903, 7.3, 7.5.1, 7.7; EN 319 132-1, 5.5.2)."""
+    def covered(self, element: minidom.Element | None = None) -> dict[str, bytes]:
+        """Return what each time stamp must cover (TS 101 903, 7.3, 7.5.1, 7.7; EN 319 132-1, 5.5.2).
+
+        `element` is what the signature is of, where it is not the document.
+        """
         info, value, key_info = (
             canonical(one(self.signature, name, DS)) for name in ("SignedInfo", "SignatureValue", "KeyInfo")
         )
         signed = canonical(one(self.signature, "SignedProperties"))
         properties = [canonical(found) for found in self.properties]
         self.root.removeChild(self.signature)
-        document = canonical(self.root)
+        document = canonical(element or self.root)
         self.root.appendChild(self.signature)
         covered = {}
         for place, found in enumerate(self.properties):
@@ -221,6 +224,21 @@ def test_each_level_over_awkward_documents(stamping, trust_bench, tmp_path, requ
         assert stamp.namespaceURI == archive
         assert one(stamp, "CanonicalizationMethod", DS).getAttribute("Algorithm").endswith("REC-xml-c14n-20010315")
         verify_stamp(trust_bench, covered, decoded(one(stamp, "EncapsulatedTimeStamp")), tmp_path)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_of_one_element(stamping, trust_bench, tmp_path, require_tool, level) -> None:
+    """ICP-32, BEY-12: where one element is signed by its Id, archive stamps cover it and not the document."""
+    require_tool("openssl", "openssl")
+    content = NAMESPACES.replace('<b xmlns="">', '<b xmlns="" Id="b1">').encode()
+    key = MemoryKey(trust_bench.issue())
+    spec = attrs.evolve(spec_of(level, key), xml_element="b")
+    artifact = sign(content, key, spec, stamping)
+    look(content, artifact, key, spec, stamping)
+    found = Read.of(artifact)
+    (element,) = found.root.getElementsByTagName("b")
+    for name, covered in found.covered(element).items():
+        verify_stamp(trust_bench, covered, decoded(one(found.named(name), "EncapsulatedTimeStamp")), tmp_path)
 
 
 def verify_stamp(trust_bench, covered: bytes, token: bytes, folder) -> None:

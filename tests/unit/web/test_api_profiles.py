@@ -11,7 +11,7 @@ from falcon.testing import TestClient
 from bulksigner.contract.signing import Format
 from bulksigner.profiles.holds import Cause, Hold
 from bulksigner.profiles.model import OpenedProfile
-from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor
+from bulksigner.settings.signatures import ExistingSignature, PadesFilter, XmlFlavor, XmlPlacement
 
 Building = Callable[..., Any]
 DEFAULT = {
@@ -33,6 +33,8 @@ DEFAULT = {
     "padesFilter": None,
     "xmlFlavor": "Xades",
     "xmlSha1Until": None,
+    "xmlPlacement": "Enveloped",
+    "xmlSignElement": None,
     "cadesExisting": "Wrap",
     "cadesContent": "Attached",
     "crossCheck": [],
@@ -86,6 +88,10 @@ def test_how_a_profile_signs_and_checks_is_shown(client: TestClient, service: An
     service.profiles[:] = [OpenedProfile(plain)]
     shown = client.simulate_get("/api/profiles/default").json
     assert (shown["policy"], shown["xmlFlavor"], shown["xmlSha1Until"]) == (None, "Nfe", "2026-12-31")
+    one = new_profile(xml_placement=XmlPlacement.BY_ID, xml_sign_element="evtAdmissao")
+    service.profiles[:] = [OpenedProfile(one)]
+    shown = client.simulate_get("/api/profiles/default").json
+    assert (shown["xmlPlacement"], shown["xmlSignElement"]) == ("ById", "evtAdmissao")
 
 
 def test_a_held_profile_says_so(client: TestClient, service: Any) -> None:

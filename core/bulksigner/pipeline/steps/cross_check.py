@@ -36,6 +36,7 @@ async def cross_check(work: Work) -> None:
         kind,
         pem=work.is_pem,
         is_plain_xml=kind is Format.XADES and profile.xml_flavor is XmlFlavor.NFE,
+        xml_element=profile.xml_sign_element or "",
         is_extended=profile.policy.partition(" ")[0] in _EXTENDED,
     )
     limit_seconds = work.parts.cross_check_limit_seconds

@@ -47,6 +47,8 @@ def _members(services: WebServices, profile: OpenedProfile) -> dict[str, object]
         "padesFilter": None if stored.pades_filter is None else stored.pades_filter.value,
         "xmlFlavor": stored.xml_flavor.value,
         "xmlSha1Until": None if stored.xml_sha1_until is None else str(stored.xml_sha1_until),
+        "xmlPlacement": stored.xml_placement.value,
+        "xmlSignElement": stored.xml_sign_element,
         "cadesExisting": stored.cades_existing.value,
         "cadesContent": stored.cades_content.value,
         "crossCheck": list(stored.cross_check),
