@@ -21,7 +21,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	sh tests/install-system-packages.sh
-	$(PYTHON) -m pytest -n $(CORES) --dist loadfile $(ARGS)
+	$(PYTHON) -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(STAMP)
 	sh tests/install-system-packages.sh
