@@ -96,6 +96,6 @@ def _read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, etree._
     data = read_staged(source, expected)
     codec = find_place(data).codec
     root = parse_document(data)
-    refuse_conflicts(root)
     element, ordinal = find_of_family(root)
+    refuse_conflicts(root, element.getparent())
     return data, element, find_end(data, codec, ordinal)

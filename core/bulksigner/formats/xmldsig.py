@@ -163,17 +163,18 @@ class Scope:
         return f"<{' '.join(parts)}>"
 
 
-def refuse_conflicts(root: etree._Element) -> None:
-    """Refuse a document whose own signatures forbid another one.
+def refuse_conflicts(root: etree._Element, parent: etree._Element | None = None) -> None:
+    """Refuse a document whose own signatures forbid another one in `parent`, which is the root where none is given.
 
-    Signatures that the document holds stay and are covered by the new one. One that covers the whole document would
-    stop verifying with any addition, unless it has an XPath transform, whose use is to leave other signatures out. A
-    referenced `Id` that several elements carry (BEY-12) has no certain meaning.
+    Signatures that the document holds stay. One that covers the place of the new one would stop verifying, unless it
+    has an XPath transform, whose use is to leave other signatures out. A referenced `Id` that several elements carry
+    (BEY-12) has no certain meaning.
     """
     if root.tag == f"{{{DS}}}Signature":
         raise FormatRefused("The document is itself an XML signature; a signature cannot be put into it.")
     references = root.findall(f".//{{{DS}}}SignedInfo/{{{DS}}}Reference")
     carriers = carriers_of_ids(root) if references else {}
+    around = [root] if parent is None else [parent, *parent.iterancestors()]
     for found in references:
         uri, line = found.get("URI", ""), found.sourceline
         referenced = [root] if uri in _WHOLE_DOCUMENT else carriers.get(_referenced_id(uri), [])
@@ -183,9 +184,10 @@ def refuse_conflicts(root: etree._Element) -> None:
                 place=f"{line}:1",
             )
         transforms = {transform.get("Algorithm") for transform in found.iter(f"{{{DS}}}Transform")}
-        if root in referenced and transforms.isdisjoint(_XPATH_TRANSFORMS):
+        if any(one in around for one in referenced) and transforms.isdisjoint(_XPATH_TRANSFORMS):
+            what = "its whole content" if root in referenced else "the element where the new one belongs"
             raise FormatRefused(
-                f"Refused at {line}:1: the document holds a signature over its whole content, which another "
+                f"Refused at {line}:1: the document holds a signature over {what}, which another "
                 "signature would break; sign the file as it was before, or sign it detached as CAdES.",
                 place=f"{line}:1",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +20,12 @@ from bulksigner.contract.policy import SignatureSpec
 from bulksigner.contract.signing import Format
 from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import CheckFailed, Expectation, FormatRefused
-from bulksigner.formats.spec import PLAIN_XML, PLAIN_XML_SHA1
+from bulksigner.formats.spec import BASELINE_B, PLAIN_XML, PLAIN_XML_SHA1
 from bulksigner.testing.verify import verify_xml_with_xmlsec1
 
 NFE = "http://www.portalfiscal.inf.br/nfe"
 DS = "{http://www.w3.org/2000/09/xmldsig#}"
+SIGNED_AT = datetime.datetime(2026, 3, 4, tzinfo=datetime.UTC)
 KEY = "NFe35260311222333000181550010000000011000000017"
 INVOICE = (
     f'<?xml version="1.0" encoding="UTF-8"?><NFe xmlns="{NFE}"><infNFe versao="4.00" Id="{KEY}"><ide><natOp>Venda é'
@@ -55,7 +57,7 @@ def sign_plain(measure: Any) -> Callable[..., bytes]:
     def run(data: bytes, key: Any, spec: SignatureSpec = PLAIN_XML) -> bytes:
         target = io.BytesIO()
         signer = signer_for(Format.XADES, key, spec)
-        assert signer.sign(io.BytesIO(data), target, expected=measure(data), signed_at=None) == measure(  # type: ignore[arg-type]
+        assert signer.sign(io.BytesIO(data), target, expected=measure(data), signed_at=SIGNED_AT) == measure(
             target.getvalue()
         )
         return target.getvalue()
@@ -140,6 +142,16 @@ def test_a_second_signature_is_refused(rsa_key: Any, sign_plain: Any) -> None:
     """BEY-13: these documents have one signature."""
     with pytest.raises(FormatRefused, match="has a signature already"):
         sign_plain(sign_plain(INVOICE, rsa_key), rsa_key)
+
+
+def test_a_signature_around_is_not_broken(rsa_key: Any, sign_plain: Any) -> None:
+    """BEY-12: inside an element that an earlier signature covers there is no place for another."""
+    batch = b'<lote><x Id="l1"><NFe><infNFe Id="a">1</infNFe></NFe></x></lote>'
+    around = sign_plain(batch, rsa_key, attrs.evolve(BASELINE_B, xml_element="x"))
+    key = attrs.evolve(rsa_key, uses=0)
+    with pytest.raises(FormatRefused, match="over the element where the new one belongs"):
+        sign_plain(around, key)
+    assert key.uses == 0
 
 
 def test_any_change_is_found(rsa_key: Any, sign_plain: Any, measure: Any) -> None:
