@@ -123,8 +123,8 @@ class XmlChoice:
     )
     placement: XmlPlacement = option(
         XmlPlacement.ENVELOPED,
-        help="`Enveloped` signs the whole document, `ById` the one element `SignElement` by its Id, `Detached` a file of "
-        "any kind, which the signature lies beside; `Xades` only.",
+        help="`Enveloped` signs the whole document, `ById` the one element `SignElement` by its Id, `Detached` a file "
+        "of any kind, which the signature lies beside; `Xades` only.",
         is_seed=True,
     )
     sign_element: str | None = option(
