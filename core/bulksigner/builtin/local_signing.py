@@ -96,7 +96,9 @@ class LocalSigning:
                     proofs=request.proofs,
                 )
                 known = (key, signer)
-                self._signers[place] = known
+                if not spec.xml_file:
+                    # One that names its file is of no use to the next.
+                    self._signers[place] = known
         return known[1]
 
 

@@ -102,6 +102,8 @@ class SignatureSpec:
     required_unsigned: tuple[str, ...] = ()
     xml_element: str = ""
     """Local name of the one element that a XAdES signature is of, by its `Id`; empty where it is of the document."""
+    xml_file: str = ""
+    """Name of the file of any kind that a XAdES signature lies beside; empty where the signature is in the document."""
 
     @property
     def is_stamped(self) -> bool:

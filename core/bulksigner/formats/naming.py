@@ -17,7 +17,8 @@ def output_name(
 ) -> str:
     """Return the name of the artifact of `file_name`; `pem` concerns CAdES only, `preserve` not PAdES.
 
-    `detached` concerns CAdES alone: the signature is then `<file_name>.p7s`, beside a content that keeps its name.
+    `detached` concerns CAdES and XAdES: the signature is then `<file_name>.p7s` or `<file_name>.signature.xml`, beside
+    a content that keeps its name.
     `suffix` is put behind it, such as that of an envelope (ENC-22 to ENC-24).
 
     Raises `StepFailed` naming it when it is longer than 255 bytes.
@@ -28,7 +29,7 @@ def output_name(
     elif preserve:
         name = f"{stem}.signed{extension}"
     elif format is Format.XADES:
-        name = f"{stem}.signed.xml"
+        name = f"{file_name}.signature.xml" if detached else f"{stem}.signed.xml"
     else:
         name = f"{file_name}.pem" if pem else f"{file_name}.p7s" if detached else f"{file_name}.p7m"
     name += suffix

@@ -18,7 +18,7 @@ def find_defects(
     """Return what makes a file unfit for a format: nothing, or the first defect, as signing by `spec` would meet it.
 
     Of a PDF that is fit, what is to be known of it comes as warnings. Any file can be signed as CAdES, unless it is to
-    be signed further. Raises `ContentChanged` when the bytes read are not `expected`.
+    be signed further, and beside a XAdES signature. Raises `ContentChanged` when the bytes read are not `expected`.
     """
     try:
         if format is Format.PADES:
@@ -33,7 +33,7 @@ def find_defects(
             from bulksigner.formats.xml_plain import look_at_plain_xml
 
             look_at_plain_xml(source, expected)
-        elif format is Format.XADES:
+        elif format is Format.XADES and not (spec is not None and spec.xml_file):
             from bulksigner.formats.xades import look_at_xml
 
             look_at_xml(source, expected, spec.xml_element if spec is not None else "")

@@ -1,4 +1,4 @@
-"""XAdES, of a document or of one element in it, with what of stamps and proof its level asks for (ICP-41)."""
+"""XAdES: of a document, of one element in it, or of a file beside it, with stamps and proof by its level (ICP-41)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import datetime
 import hashlib
 import secrets
 from typing import BinaryIO
+from urllib.parse import quote
 
 import attrs
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from lxml import etree
 
-from bulksigner.contract.certificate import KeyAlgorithm, OpenedKey
+from bulksigner.contract.certificate import Digest, KeyAlgorithm, OpenedKey
 from bulksigner.contract.policy import CertificateElement, PolicyIdentifier, SignatureSpec
 from bulksigner.contract.signing import Measured, Proofs, Stamps
+from bulksigner.formats.measuring import MeasuringWriter, read_blocks, require_same
 from bulksigner.formats.unsigned import encode_xml_timestamp
 from bulksigner.formats.xml_element import find_named
 from bulksigner.formats.xml_long_term import Core, UnsignedProperties, issuer_serial
@@ -68,15 +70,27 @@ class XadesSigner:
         `signed_at` must carry its offset. A root without an end tag (`<name/>`) is refused, since giving it one would
         change the bytes that were handed in (BEY-12).
         """
+        if self._spec.xml_file:
+            return self._sign_beside(source, target, expected=expected, signed_at=signed_at)
         data, place, root = read_document(source, expected)
-        return splice(target, data, place, self._signature(root, signed_at, _free_suffix(data, place.codec)))
+        covered = _Covered.find(root, self._spec.xml_element, self._spec.digest)
+        suffix = _free_suffix(data, place.codec)
+        return splice(target, data, place, self._signature(Scope.of(root), covered, signed_at, suffix))
 
-    def _signature(self, root: etree._Element, signed_at: datetime.datetime, suffix: str) -> str:
+    def _sign_beside(
+        self, source: BinaryIO, target: BinaryIO, *, expected: Measured, signed_at: datetime.datetime
+    ) -> Measured:
+        """Write the signature alone; it names the file beside it, of which it holds the digest (XMLDSig 1.1, 4.4.3)."""
+        covered = _Covered.of_file(source, expected, self._spec)
+        signature = self._signature(Scope({}, {}), covered, signed_at, secrets.token_hex(8))
+        measuring = MeasuringWriter(target)
+        measuring.write(f'<?xml version="1.0" encoding="UTF-8"?>\n{signature}\n'.encode())
+        return measuring.measured
+
+    def _signature(self, scope: Scope, covered: _Covered, signed_at: datetime.datetime, suffix: str) -> str:
         digest = self._spec.digest
-        scope = Scope.of(root)
         document_id, properties_id = f"reference-{suffix}", f"properties-{suffix}"
-        covered = _Covered.find(root, self._spec.xml_element)
-        document, properties = covered.canonical, self._signed_properties(signed_at, document_id)
+        properties = self._signed_properties(signed_at, document_id, covered.kind)
         start_tag = scope.start_tag("xades:SignedProperties", {"ds": DS, "xades": XADES}, properties_id)
         covered_properties = f"{start_tag}{properties}</xades:SignedProperties>".encode()
         info = signed_info(
@@ -85,14 +99,14 @@ class XadesSigner:
                 uri=covered.uri,
                 transforms=covered.transforms,
                 digest=digest,
-                canonical=document,
+                value=covered.value,
                 identifier=document_id,
             ),
             reference(
                 uri=f"#{properties_id}",
                 transforms=(C14N,),
                 digest=digest,
-                canonical=covered_properties,
+                value=hashlib.new(digest.value, covered_properties).digest(),
                 type_uri=SIGNED_PROPERTIES_TYPE,
             ),
         )
@@ -111,7 +125,7 @@ class XadesSigner:
             else:
                 start_tag = scope.start_tag("ds:KeyInfo", {"ds": DS})
                 covered_key_info = f"{start_tag}{self._key_info.removeprefix('<ds:KeyInfo>')}".encode()
-                references = document + covered_properties
+                references = covered.canonical + covered_properties
                 unsigned = self._proof.encode(Core(scope, references, covered_info, covered_value, covered_key_info))
         return (
             f'<ds:Signature xmlns:ds="{DS}" Id="signature-{suffix}"><ds:SignedInfo>{info}</ds:SignedInfo>'
@@ -121,7 +135,7 @@ class XadesSigner:
             f"{unsigned}</xades:QualifyingProperties></ds:Object></ds:Signature>"
         )
 
-    def _signed_properties(self, signed_at: datetime.datetime, document_id: str) -> str:
+    def _signed_properties(self, signed_at: datetime.datetime, document_id: str, kind: str) -> str:
         time = ""
         if self._spec.xades_signing_time:
             utc = signed_at.astimezone(datetime.UTC)
@@ -129,29 +143,46 @@ class XadesSigner:
         return (
             f"<xades:SignedSignatureProperties>{time}{self._fixed_properties}</xades:SignedSignatureProperties>"
             f'<xades:SignedDataObjectProperties><xades:DataObjectFormat ObjectReference="#{document_id}">'
-            "<xades:MimeType>text/xml</xades:MimeType></xades:DataObjectFormat></xades:SignedDataObjectProperties>"
+            f"<xades:MimeType>{kind}</xades:MimeType></xades:DataObjectFormat></xades:SignedDataObjectProperties>"
         )
 
 
 @attrs.frozen
 class _Covered:
-    """What the document reference of a signature covers, and how it says so."""
+    """What the document reference of a signature covers, and how it says so; `value` is its digest."""
 
     uri: str
     transforms: tuple[str, ...]
-    canonical: bytes
+    value: bytes
+    canonical: bytes = b""
+    kind: str = "text/xml"
 
     @classmethod
-    def find(cls, root: etree._Element, name: str) -> _Covered:
+    def of(cls, uri: str, transforms: tuple[str, ...], canonical: bytes, digest: Digest) -> _Covered:
+        return cls(uri, transforms, hashlib.new(digest.value, canonical).digest(), canonical)
+
+    @classmethod
+    def of_file(cls, source: BinaryIO, expected: Measured, spec: SignatureSpec) -> _Covered:
+        """Read a file of any kind, whose octets are covered as they are; raises `ContentChanged`."""
+        length, measure, digest = 0, hashlib.sha256(), hashlib.new(spec.digest.value)
+        for block in read_blocks(source):
+            length += len(block)
+            measure.update(block)
+            digest.update(block)
+        require_same(Measured(length, measure.digest()), expected)
+        return cls(quote(spec.xml_file, safe=""), (), digest.digest(), kind="application/octet-stream")
+
+    @classmethod
+    def find(cls, root: etree._Element, name: str, digest: Digest) -> _Covered:
         """Find the element of a local name, or with none the whole document; raises `FormatRefused`."""
         if not name:
-            return cls("", (ENVELOPED, C14N), canonical_document(root))
+            return cls.of("", (ENVELOPED, C14N), canonical_document(root), digest)
         element, identifier = find_named(root, name)
         # The element may hide a namespace of the root that leaves our own elements without a canonical form.
         canonical_document(etree.Element(root.tag, nsmap=root.nsmap))  # type: ignore[arg-type] # stubs know no default
         # The signature becomes the last child of the root, so it is inside of the root alone.
         transforms = (ENVELOPED, C14N) if element is root else (C14N,)
-        return cls(f"#{identifier}", transforms, canonical_element(element))
+        return cls.of(f"#{identifier}", transforms, canonical_element(element), digest)
 
 
 def read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, Place, etree._Element]:
@@ -166,7 +197,7 @@ def read_document(source: BinaryIO, expected: Measured) -> tuple[bytes, Place, e
 def look_at_xml(source: BinaryIO, expected: Measured, name: str = "") -> None:
     """Raise `FormatRefused` where `XadesSigner.sign` would, without a key (BEY-12); `name` is the element's, if any."""
     _, _, root = read_document(source, expected)
-    _Covered.find(root, name)
+    _Covered.find(root, name, Digest.SHA256)
 
 
 def _free_suffix(data: bytes, codec: str) -> str:

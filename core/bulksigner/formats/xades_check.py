@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import BinaryIO
+from urllib.parse import unquote
 
 import attrs
 from cryptography import x509
@@ -70,6 +71,8 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     Raises `CheckFailed` with the first thing that is wrong; malformed content raises nothing else.
     """
     spec = expectation.spec
+    if spec is not None and spec.xml_file:
+        return _check_beside(artifact, expectation, spec)
     is_proven = spec is not None and spec.is_proven
     most = MAX_PROOF_BYTES if is_proven else MAX_SIGNATURE_BYTES
     limit = expectation.original.length + most
@@ -84,12 +87,8 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     if (len(data) - end + start, original.digest()) != (expectation.original.length, expectation.original.sha256):
         raise CheckFailed("Without its signature the signed file is not the original, byte for byte.")
     root = parse_artifact(data)
-    parts = _Parts.read(root, is_stamped=spec is not None and spec.is_stamped)
-    algorithm, digest = _verify_value(parts, expectation.certificate)
-    _verify_certificates(parts, expectation.certificate)
-    signing_time = _verify_properties(parts, expectation.certificate, spec)
-    if spec is not None:
-        check_key(_load(expectation.certificate).public_key(), algorithm, digest, spec)
+    parts = _Parts.read(root[-1], is_stamped=spec is not None and spec.is_stamped)
+    algorithm, digest, signing_time = _verify_signer(parts, expectation)
     proof = None
     if spec is not None and parts.unsigned is not None:
         if spec.is_proven:
@@ -101,6 +100,41 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     if proof is not None:
         proof.check(covered, parts.certificates, expectation)
     return Checked(measured, algorithm, digest, signing_time)
+
+
+def _check_beside(artifact: BinaryIO, expectation: Expectation, spec: SignatureSpec) -> Checked:
+    """Check a signature that lies alone, beside the file of which it holds the digest."""
+    artifact.seek(0)
+    data = artifact.read(MAX_SIGNATURE_BYTES + 1)
+    if len(data) > MAX_SIGNATURE_BYTES:
+        raise CheckFailed(f"The signature is longer than {MAX_SIGNATURE_BYTES} bytes.")
+    root = parse_artifact(data)
+    if root.getprevious() is not None or root.getnext() is not None:
+        raise CheckFailed("Beside the signature the file holds something else.")
+    parts = _Parts.read(root, is_stamped=spec.is_stamped)
+    algorithm, digest, signing_time = _verify_signer(parts, expectation)
+    if parts.unsigned is not None:
+        token = _read_token(parts.unsigned)
+        check_token(token, canonicalize_part(parts.value_element), spec, expectation.judge_stamp)
+    _verify_identifiers(root, parts)
+    method, value = demand_children(parts.document_reference, f"{_DS}DigestMethod", f"{_DS}DigestValue")
+    if unquote(parts.document_reference.get("URI", ""), errors="strict") != spec.xml_file:
+        raise CheckFailed("The first reference is not to the file that was signed.")
+    found = decode_base64(value)
+    if (read_digest_method(method), found) != ("sha256", expectation.original.sha256):
+        raise CheckFailed("The digest of the file that was signed does not match.")
+    _verify_properties_reference(parts)
+    return Checked(Measured(len(data), hashlib.sha256(data).digest()), algorithm, digest, signing_time)
+
+
+def _verify_signer(parts: _Parts, expectation: Expectation) -> tuple[KeyAlgorithm, str, datetime.datetime | None]:
+    """Verify value, certificates and signed properties; return algorithm, digest and the time that is stated."""
+    algorithm, digest = _verify_value(parts, expectation.certificate)
+    _verify_certificates(parts, expectation.certificate)
+    signing_time = _verify_properties(parts, expectation.certificate, expectation.spec)
+    if expectation.spec is not None:
+        check_key(_load(expectation.certificate).public_key(), algorithm, digest, expectation.spec)
+    return algorithm, digest, signing_time
 
 
 @attrs.frozen
@@ -120,8 +154,7 @@ class _Parts:
     unsigned: etree._Element | None
 
     @classmethod
-    def read(cls, root: etree._Element, *, is_stamped: bool) -> _Parts:
-        signature = root[-1]
+    def read(cls, signature: etree._Element, *, is_stamped: bool) -> _Parts:
         if signature.tag != f"{_DS}Signature":
             raise CheckFailed("The last element of the document is not a ds:Signature.")
         refuse_foreign_nodes(signature)
@@ -295,6 +328,20 @@ def _verify_references(root: etree._Element, parts: _Parts, name: str) -> tuple[
 
     The first is of the one element of the local `name`, or where it is empty of the whole document.
     """
+    _verify_identifiers(root, parts)
+    element = _find_element(root, parts, name) if name else None
+    if element is None and parts.document_reference.get("URI") != "":
+        raise CheckFailed("The first reference is not to the whole document.")
+    properties = _verify_properties_reference(parts)
+    root.remove(parts.signature)
+    document = canonicalize(root.getroottree()) if element is None else canonicalize_part(element)
+    transforms = _DOCUMENT_TRANSFORMS if element is None or element is root else [_INCLUSIVE]
+    _compare(parts.document_reference, transforms, document, "document" if element is None else f"element {name}")
+    return document, properties
+
+
+def _verify_identifiers(root: etree._Element, parts: _Parts) -> None:
+    """Demand that each Id of the signature is there once, and that the references have the attributes they need."""
     identifiers = [
         element.get("Id", "") for element in (parts.signature, parts.signed_properties, parts.document_reference)
     ]
@@ -304,21 +351,16 @@ def _verify_references(root: etree._Element, parts: _Parts, name: str) -> tuple[
         raise CheckFailed("An Id of the signature is missing, or occurs more than once in the document.")
     demand_attributes(parts.document_reference, "Id", "URI")
     demand_attributes(parts.properties_reference, "Type", "URI")
-    element = _find_element(root, parts, name) if name else None
-    if element is None and parts.document_reference.get("URI") != "":
-        raise CheckFailed("The first reference is not to the whole document.")
-    if (parts.properties_reference.get("Type"), parts.properties_reference.get("URI")) != (
-        _PROPERTIES_TYPE,
-        f"#{second}",
-    ):
+
+
+def _verify_properties_reference(parts: _Parts) -> bytes:
+    """Verify the reference to the signed properties, and return what it is of."""
+    named = (parts.properties_reference.get("Type"), parts.properties_reference.get("URI"))
+    if named != (_PROPERTIES_TYPE, f"#{parts.signed_properties.get('Id')}"):
         raise CheckFailed("The second reference is not to the signed properties of this signature.")
     properties = canonicalize_part(parts.signed_properties)
     _compare(parts.properties_reference, [_INCLUSIVE], properties, "signed properties")
-    root.remove(parts.signature)
-    document = canonicalize(root.getroottree()) if element is None else canonicalize_part(element)
-    transforms = _DOCUMENT_TRANSFORMS if element is None or element is root else [_INCLUSIVE]
-    _compare(parts.document_reference, transforms, document, "document" if element is None else f"element {name}")
-    return document, properties
+    return properties
 
 
 def _find_element(root: etree._Element, parts: _Parts, name: str) -> etree._Element:

@@ -6,6 +6,7 @@ One reference to the `Id` of that element, two transforms, no prefix, the signer
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import BinaryIO
@@ -71,7 +72,7 @@ class PlainXmlSigner:
                 uri=f"#{element.get('Id')}",
                 transforms=(ENVELOPED, C14N),
                 digest=self._digest,
-                canonical=canonical_element(element),
+                value=hashlib.new(self._digest.value, canonical_element(element)).digest(),
                 prefix="",
             ),
             prefix="",

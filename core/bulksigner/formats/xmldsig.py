@@ -7,7 +7,6 @@ on the document, through the namespaces and `xml:` attributes that inclusive can
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -212,23 +211,24 @@ def reference(
     uri: str,
     transforms: tuple[str, ...],
     digest: Digest,
-    canonical: bytes,
+    value: bytes,
     identifier: str = "",
     type_uri: str = "",
     prefix: str = "ds:",
 ) -> str:
-    """Return a `Reference` to what has the given canonical form, every transform named."""
+    """Return a `Reference` to what has the digest `value`, every transform named."""
     attributes = "".join(
-        f' {name}="{value}"'
-        for name, value in (("Id", identifier), ("Type", type_uri), ("URI", uri))
-        if value or name == "URI"
+        f' {name}="{text}"'
+        for name, text in (("Id", identifier), ("Type", type_uri), ("URI", uri))
+        if text or name == "URI"
     )
     named = "".join(f'<{prefix}Transform Algorithm="{transform}"></{prefix}Transform>' for transform in transforms)
-    value = encode_base64(hashlib.new(digest.value, canonical).digest())
+    if named:
+        named = f"<{prefix}Transforms>{named}</{prefix}Transforms>"
     return (
-        f"<{prefix}Reference{attributes}><{prefix}Transforms>{named}</{prefix}Transforms>"
+        f"<{prefix}Reference{attributes}>{named}"
         f'<{prefix}DigestMethod Algorithm="{DIGEST_METHODS[digest]}"></{prefix}DigestMethod>'
-        f"<{prefix}DigestValue>{value}</{prefix}DigestValue></{prefix}Reference>"
+        f"<{prefix}DigestValue>{encode_base64(value)}</{prefix}DigestValue></{prefix}Reference>"
     )
 
 

@@ -164,9 +164,7 @@ class FileCheck:
         except StepFailed:
             # Told already; the content is looked at all the same.
             spec = None
-        joining = profile.stored.joining(file.file_name, file.format)
-        if joining is not None:
-            spec = attrs.evolve(spec or BASELINE_B, joining=joining)
+        spec = profile.stored.spec_of(spec or BASELINE_B, file.file_name, file.format)
         try:
             options = profile.stored.sign_options(self.options, file.format)
             task = LookTask(file.path, file.format, file.measured, options, spec, profile.pdf_choice(file.format))

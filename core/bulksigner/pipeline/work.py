@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import attrs
 
 from bulksigner.contract.errors import StepFailed
-from bulksigner.contract.policy import Joining
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.contract.storage import Fingerprint, Folder
 from bulksigner.encryption.envelope import SUFFIX
@@ -174,11 +173,6 @@ class Work:
     def is_detached(self) -> bool:
         """Tell whether the content leaves beside its signature (BEY-12)."""
         return self.opened.stored.is_detached(self.job.format)
-
-    @property
-    def joining(self) -> Joining | None:
-        """Return how the file is signed further, where it arrives signed and the profile asks for that."""
-        return self.opened.stored.joining(self.job.file_name, self.job.format)
 
     @property
     def is_encrypted(self) -> bool:

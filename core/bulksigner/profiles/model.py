@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from bulksigner.contract.certificate import OpenedKey
-from bulksigner.contract.policy import Joining
+from bulksigner.contract.policy import Joining, SignatureSpec
 from bulksigner.contract.signing import Format, PdfChoice
 from bulksigner.encryption.envelope import SUFFIX
 from bulksigner.formats.naming import output_name
@@ -79,7 +79,16 @@ class StoredProfile:
 
     def is_detached(self, format: Format) -> bool:
         """Tell whether the content is delivered beside its signature and not in it (BEY-12)."""
-        return format is Format.CADES and self.cades_content is CadesContent.DETACHED
+        if format is Format.CADES:
+            return self.cades_content is CadesContent.DETACHED
+        return format is Format.XADES and self.xml_placement is XmlPlacement.DETACHED
+
+    def spec_of(self, spec: SignatureSpec, file_name: str, format: Format) -> SignatureSpec:
+        """Return what the signature of one file carries: a specification with what depends on the file's name."""
+        if format is Format.XADES and self.xml_placement is XmlPlacement.DETACHED:
+            return attrs.evolve(spec, xml_file=file_name)
+        joining = self.joining(file_name, format)
+        return spec if joining is None else attrs.evolve(spec, joining=joining)
 
     def sign_options(self, options: Mapping[str, str], format: Format) -> Mapping[str, str]:
         """Return what a request to sign says to its method, from the `options` of this host.

@@ -21,6 +21,7 @@ from bulksigner.settings.signatures import (
     PadesFilter,
     XmlFlavor,
     XmlPlacement,
+    asks_for_proof,
     asks_for_stamp,
 )
 from bulksigner.settings.signing import DEFAULT_NAME, LOCAL_METHOD, CertificateChoice, ProfileSeed
@@ -163,7 +164,11 @@ def _check_format(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
 
 def _check_detached(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     """Refuse what a signature without its content cannot go with."""
-    if seed.cades.content is not CadesContent.DETACHED:
+    if seed.cades.content is CadesContent.DETACHED:
+        choice = "Cades:Content"
+    elif seed.xml.placement is XmlPlacement.DETACHED:
+        choice = "Xml:Placement"
+    else:
         return
     for name, given, reason in (
         ("Encrypt", seed.encrypt, "an envelope holds one file, and the signature and its content are two"),
@@ -176,12 +181,24 @@ def _check_detached(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
         ),
     ):
         if given:
-            findings.refuse(f"{prefix}{name}", f"does not go with Cades:Content Detached: {reason}.", "Take one out.")
+            findings.refuse(f"{prefix}{name}", f"does not go with {choice} Detached: {reason}.", "Take one out.")
 
 
 def _check_placement(prefix: str, seed: ProfileSeed, findings: Findings) -> None:
     """Demand the name of the element where one element is signed, and only there."""
     is_named = seed.xml.sign_element is not None
+    if seed.xml.placement is XmlPlacement.DETACHED and asks_for_proof(seed.policy):
+        findings.refuse(
+            f"{prefix}Policy",
+            f"is {seed.policy}, and what proves a signature later is not put beside a file (Xml:Placement Detached).",
+            "Choose a level up to AD-RT or B-T, or another Placement.",
+        )
+    if seed.xml.placement is XmlPlacement.DETACHED and seed.xml.flavor is not XmlFlavor.XADES:
+        findings.refuse(
+            f"{prefix}Xml:Placement",
+            f"is Detached, and Xml:Flavor {seed.xml.flavor.value} has its signature in the document.",
+            "Take Placement out, or write Xml:Flavor Xades.",
+        )
     if seed.xml.placement is not XmlPlacement.BY_ID:
         if is_named:
             findings.refuse(

@@ -23,6 +23,7 @@ __all__ = [
     "XmlChoice",
     "XmlFlavor",
     "XmlPlacement",
+    "asks_for_proof",
     "asks_for_stamp",
 ]
 
@@ -40,6 +41,11 @@ def asks_for_stamp(policy: str) -> bool:
     return policy.partition(" ")[0] not in (DEFAULT_POLICY, BASELINE_POLICY)
 
 
+def asks_for_proof(policy: str) -> bool:
+    """Tell whether signatures of a policy, with or without a version, carry what proves them later."""
+    return asks_for_stamp(policy) and policy.partition(" ")[0] not in ("AD-RT", "B-T")
+
+
 class PadesFilter(enum.Enum):
     """`/Filter` and `/SubFilter` of PDF signatures (CFG-188, ICP-10)."""
 
@@ -55,10 +61,11 @@ class XmlFlavor(enum.Enum):
 
 
 class XmlPlacement(enum.Enum):
-    """What of a document a XAdES signature in it is of."""
+    """Whether a XAdES signature is of the document it is in, of one element there, or of the file beside it."""
 
     ENVELOPED = "Enveloped"
     BY_ID = "ById"
+    DETACHED = "Detached"
 
 
 _ELEMENT = Check(
@@ -116,7 +123,8 @@ class XmlChoice:
     )
     placement: XmlPlacement = option(
         XmlPlacement.ENVELOPED,
-        help="`Enveloped` signs the whole document, `ById` the one element `SignElement` by its Id; `Xades` only.",
+        help="`Enveloped` signs the whole document, `ById` the one element `SignElement` by its Id, `Detached` a file "
+        "of any kind, which the signature lies beside; `Xades` only.",
         is_seed=True,
     )
     sign_element: str | None = option(

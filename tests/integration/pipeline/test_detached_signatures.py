@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from bulksigner.audit.accounts import Audit, Period, run_audit
 from bulksigner.contract.errors import ConfigurationRefused, StepFailed
@@ -26,6 +29,11 @@ DETACHED = {
     "Signing:Profiles:0:Name": "beside",
     "Signing:Profiles:0:Format": "Cades",
     "Signing:Profiles:0:Cades:Content": "Detached",
+}
+XADES = {
+    "Signing:Profiles:0:Format": "Xades",
+    "Signing:Profiles:0:Cades:Content": "Attached",
+    "Signing:Profiles:0:Xml:Placement": "Detached",
 }
 ENCRYPTION = {
     "Encryption:Enabled": True,
@@ -72,6 +80,48 @@ def test_content_and_signature_leave_together(
     content.write_bytes(CONTENT + b".")
     assert not verify_cms_with_openssl(signature, [authority.root_der], content=content, pem=pem)
     assert not (harness.folder / "inbox" / "slip.bin").exists()
+
+
+@pytest.mark.parametrize("engine", ["InProcess", "Processes"])
+def test_a_xades_signature_leaves_beside_a_file_of_any_kind(
+    make: Callable[..., Harness], authority: Authority, engine: str, require_tool: Callable[[str, str], str]
+) -> None:
+    """BEY-12, PIPE-89: content as it came, signature beside it, each file under its own name; xmlsec1 accepts both."""
+    harness = make(engine, XADES)
+    contents = {"slip one.bin": CONTENT, "nota.xml": b"<a/>"}
+    for name, content in contents.items():
+        harness.drop(name, content)
+    jobs = harness.run_until_idle()
+    assert {job.status for job in jobs} == {JobStatus.COMPLETED}, [job.error_message for job in jobs]
+    assert harness.outputs() == sorted([*contents, *(f"{name}.signature.xml" for name in contents)])
+    folder = harness.output("nota.xml").parent
+    (harness.folder / "root.pem").write_bytes(
+        x509.load_der_x509_certificate(authority.root_der).public_bytes(Encoding.PEM)
+    )
+    for name, content in contents.items():
+        assert harness.output(name).read_bytes() == content
+        command = [require_tool("xmlsec1", "xmlsec1"), "--verify", "--trusted-pem", harness.folder / "root.pem"]
+        command += ["--id-attr:Id", "http://uri.etsi.org/01903/v1.3.2#:SignedProperties", f"{name}.signature.xml"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"Encrypt": True}, "Encrypt.*does not go with Xml:Placement Detached"),
+        ({"Policy": "B-LT"}, "Policy.*is not put beside a file"),
+        ({"Xml:Flavor": "Nfe"}, "Xml:Placement.*has its signature in the document"),
+        ({"Xml:SignElement": "a"}, "Xml:SignElement.*needs Xml:Placement ById"),
+    ],
+)
+def test_what_does_not_go_beside_a_file_is_refused(
+    make: Callable[..., Harness], more: Mapping[str, object], text: str
+) -> None:
+    """CFG-82: refused at boot, by name."""
+    given = {f"Signing:Profiles:0:{key}": value for key, value in more.items()}
+    with pytest.raises(ConfigurationRefused, match=text):
+        _ = make(settings=XADES | given | ENCRYPTION).service
 
 
 @pytest.mark.parametrize("taken", ["slip.bin", "slip.bin.p7s"])

@@ -133,7 +133,7 @@ def test_the_element_to_sign_is_saved_and_taken_back(put: Any, edit: Any, profil
         ({"Xml:SignElement": None}, "Xml:SignElement"),
         ({"Xml:SignElement": "esocial:evt"}, "Xml:SignElement"),
         ({"Xml:Placement": None}, "Xml:SignElement"),
-        ({"Xml:Placement": "Detached"}, "Xml:Placement"),
+        ({"Xml:Placement": "Detached"}, "Xml:SignElement"),
         ({"Xml:Flavor": "Nfe"}, "Xml:Placement"),
         ({"Format": "Cades"}, "Xml:Placement"),
     ):

@@ -265,7 +265,7 @@ def test_connections_must_suffice(host) -> None:
         ({"Format": "Xades", "Xml__Placement": "ById"}, "Xml:SignElement"),
         ({"Format": "Xades", "Xml__SignElement": "evt"}, "Xml:SignElement"),
         ({"Format": "Xades", "Xml__Placement": "ById", "Xml__SignElement": "e:evt"}, "Xml:SignElement"),
-        ({"Format": "Xades", "Xml__Placement": "Detached"}, "Xml:Placement"),
+        ({"Format": "Xades", "Xml__Placement": "Beside"}, "Xml:Placement"),
         ({"Format": "Cades", "Xml__Placement": "ById", "Xml__SignElement": "evt"}, "Xml:Placement"),
         (
             {"Format": "Xades", "Xml__Flavor": "Nfe", "Xml__Placement": "ById", "Xml__SignElement": "evt"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
-
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.encryption.envelope import refuse_too_long
 from bulksigner.files.names import child_of
@@ -35,8 +33,8 @@ async def mark(work: Work) -> None:
         await _validate(work)
     rules = work.opened.rules
     spec = None if rules is None else rules.spec(work.job.format, now)
-    if spec is not None and work.joining is not None:
-        spec = attrs.evolve(spec, joining=work.joining)
+    if spec is not None:
+        spec = work.opened.stored.spec_of(spec, work.job.file_name, work.job.format)
     fingerprint = work.staged_fingerprint
     if work.is_encrypted:
         try:
