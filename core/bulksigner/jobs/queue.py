@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import peewee
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, path_key, utc_now
@@ -20,7 +21,7 @@ from bulksigner.jobs.store import Jobs, change_of
 from bulksigner.records.engines import Act, EngineKind, Store, is_picked
 from bulksigner.records.events import write_event
 from bulksigner.records.prepared import Prepared, literal, slot
-from bulksigner.records.tables import HistoryRow, JobRow
+from bulksigner.records.tables import HistoryRow, JobRow, PipelineStateRow
 
 __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 
@@ -44,8 +45,16 @@ _COUNT_PARENT = Prepared(
 )
 
 
-def _claim(kind: EngineKind, *, is_chosen: bool) -> Prepared:
+# Without a row, which no migration leaves behind, there is a pause too.
+_NO_PAUSE = peewee.fn.EXISTS(
+    PipelineStateRow.select(peewee.SQL("1")).where(PipelineStateRow.id == 1, PipelineStateRow.paused == slot("paused"))
+)
+
+
+def _claim(kind: EngineKind, *, is_chosen: bool, heeds_pause: bool) -> Prepared:
     is_open = JobRow.status == literal(JobStatus.QUEUED)
+    if heeds_pause:
+        is_open &= _NO_PAUSE
     if is_chosen:
         is_open &= JobRow.id.in_([slot(name) for name in _CHOSEN])
     oldest = JobRow.select(JobRow.id).where(is_open).order_by(JobRow.queued_at, JobRow.id).limit(slot("limit"))
@@ -64,7 +73,12 @@ def _claim(kind: EngineKind, *, is_chosen: bool) -> Prepared:
     )
 
 
-_CLAIM = {(kind, chosen): _claim(kind, is_chosen=chosen) for kind in EngineKind for chosen in (False, True)}
+_CLAIM = {
+    (kind, is_chosen, heeds_pause): _claim(kind, is_chosen=is_chosen, heeds_pause=heeds_pause)
+    for kind in EngineKind
+    for is_chosen in (False, True)
+    for heeds_pause in (False, True)
+}
 _WAITING = Prepared(
     JobRow.select(JobRow.id, JobRow.original_path)
     .where(JobRow.status == literal(JobStatus.QUEUED))
@@ -141,17 +155,20 @@ class Queue:
         since it was read.
         """
         now = self._clock()
-        jobs = [None if len(birth.original_path) > PATH_LIMIT else _new_job(birth, now) for birth in births]
         keys = [path_key(birth.original_path) for birth in births]
         # In one order for all, so that two batches with the same paths cannot wait for each other.
         order = sorted(range(len(births)), key=keys.__getitem__)
+        # The ids in that order too: what is claimed together then lies together in the table and its indexes, and a
+        # commit writes half as many pages of them.
+        ids = sorted(str(uuid.uuid4()) for _ in births)
+        jobs = {index: _new_job(births[index], job_id, now) for index, job_id in zip(order, ids, strict=True)}
 
         def act() -> list[Enqueued]:
             answers = {index: self._bear(births[index], jobs[index], keys[index]) for index in order}
             return [answers[index] for index in range(len(births))]
 
         def settle() -> list[Enqueued] | None:
-            answers = [self._found(birth, job) for birth, job in zip(births, jobs, strict=True)]
+            answers = [self._found(birth, jobs[index]) for index, birth in enumerate(births)]
             return answers if any(answer.changed for answer in answers) else None
 
         answers = self._store.write(act, settle=settle)
@@ -163,12 +180,15 @@ class Queue:
         """Take up to `limit` of the oldest queued jobs and wait for it; see `claiming`."""
         return self._store.carry_out(self.claiming(limit, owner))
 
-    def claiming(self, limit: int, owner: Owner, chosen: Sequence[str] | None = None) -> Act[list[Changed]]:
+    def claiming(
+        self, limit: int, owner: Owner, chosen: Sequence[str] | None = None, *, heeds_pause: bool = False
+    ) -> Act[list[Changed]]:
         """Return the act that takes up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08).
 
-        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129).
+        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129). With `heeds_pause` none during
+        a pause, for which the same statement looks (CLU-55).
         """
-        statement = _CLAIM[self._store.kind, chosen is not None]
+        statement = _CLAIM[self._store.kind, chosen is not None, heeds_pause]
         # Unused places repeat the last id.
         places = {name: chosen[min(place, len(chosen) - 1)] for place, name in enumerate(_CHOSEN)} if chosen else {}
         find_transition(JobStatus.QUEUED, "claim", Actor.WORKER)
@@ -181,7 +201,7 @@ class Queue:
             return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
 
         def act() -> list[Changed]:
-            claimed = changes(self._store.execute(statement, limit=limit, **mine, **places).rows)
+            claimed = changes(self._store.execute(statement, limit=limit, paused=False, **mine, **places).rows)
             if claimed:
                 write_history_lines(self._store, [changed.job for changed in claimed], _CLAIMED)
             return claimed
@@ -234,10 +254,13 @@ class Queue:
         return Enqueued(Outcome.ALREADY_ACTIVE, self._jobs.active_for(job.original_path), None)
 
 
-def _new_job(birth: Birth, now: datetime.datetime) -> Job:
+def _new_job(birth: Birth, new_id: str, now: datetime.datetime) -> Job | None:
+    """Return the job of a birth; None where its path is too long for one."""
+    if len(birth.original_path) > PATH_LIMIT:
+        return None
     status = BIRTHS[birth.event]
     return Job(
-        id=birth.id or str(uuid.uuid4()),
+        id=birth.id or new_id,
         file_name=birth.file_name,
         original_path=birth.original_path,
         input_folder=birth.input_folder,

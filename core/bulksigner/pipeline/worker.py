@@ -109,12 +109,17 @@ class Worker:
         return len(claimed)
 
     async def _claim(self, limit: int) -> list[Changed]:
-        if self._is_hindered() or self._pause.read().is_paused:
+        if self._is_hindered():
             return []
         chosen = self._choose(limit)
         if chosen is not None and not chosen:
             return []
-        return await self._parts.write(self._parts.queue.claiming(limit, self._owner, chosen))
+        claiming = self._parts.queue.claiming(limit, self._owner, chosen, heeds_pause=True)
+        claimed = await self._parts.write(claiming)
+        if not claimed:
+            # Not for the pause, which the claim has seen: a flag that is missing altogether is a fault to be told.
+            self._pause.read()
+        return claimed
 
     def _is_hindered(self) -> bool:
         hindrance = self._find_hindrance()
