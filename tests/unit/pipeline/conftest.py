@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -162,6 +162,7 @@ class Moody:
     fails: Iterator[BaseException]
     is_committed: bool = False
     calls: int = 0
+    shares_commits: bool = True
 
     def submit(self, act: Act[Any], done: Done) -> None:
         error = None
@@ -176,6 +177,9 @@ class Moody:
             done(None, error)
         else:
             raise error
+
+    def submit_all(self, acts: Sequence[tuple[Act[Any], Done]]) -> None:
+        Store.submit_all(cast("Store", self), acts)
 
 
 @attrs.define
