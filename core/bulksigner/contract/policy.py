@@ -28,7 +28,7 @@ class Joining(enum.Enum):
     COUNTER = "Counter"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class PolicyIdentifier:
     """A signature policy as the signed attribute names it (ICP-06).
 
@@ -42,7 +42,7 @@ class PolicyIdentifier:
     transform: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class KeyRule:
     """A signature algorithm that a policy allows, and the least size of its key in bits."""
 
@@ -51,7 +51,7 @@ class KeyRule:
     least_bits: int
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class SignatureSpec:
     """Which attributes and elements a signature carries.
 

@@ -251,8 +251,11 @@ class Worker:
                 for step in LOCAL:
                     if step.when is not None and not step.when(work):
                         continue
-                    with work.timed(step.name):
+                    work.begin_step(step.name)
+                    try:
                         await step.act(work)
+                    finally:
+                        work.end_step()
             except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)
                 await self._ending.fail(work, step, error)
             else:
