@@ -82,7 +82,9 @@ def apart(act: Callable[[], T]) -> Effect[T]:
 class Conductor:
     """Carries on the coroutines whose effects are over; all its methods but `poke` belong to one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, before_waiting: Callable[[], float | None] = lambda: None) -> None:
+        """`before_waiting` is called ahead of each wait, and says how many seconds it may last at most, or None."""
+        self._before_waiting = before_waiting
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._sleepers: list[tuple[float, int, Done]] = []
         self._order = itertools.count()
@@ -128,10 +130,13 @@ class Conductor:
             self._wake_punctual()
 
     def _patience(self, asked_seconds: float | None) -> float | None:
-        if not self._sleepers:
-            return asked_seconds
-        until_first = max(0.0, self._sleepers[0][0] - time.monotonic())
-        return until_first if asked_seconds is None else min(asked_seconds, until_first)
+        limit = self._before_waiting()
+        if limit is None or (asked_seconds is not None and asked_seconds < limit):
+            limit = asked_seconds
+        if self._sleepers:
+            until_first = max(0.0, self._sleepers[0][0] - time.monotonic())
+            limit = until_first if limit is None else min(limit, until_first)
+        return limit
 
     def _wake_punctual(self) -> None:
         while self._sleepers and self._sleepers[0][0] <= time.monotonic():
