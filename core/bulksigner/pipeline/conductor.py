@@ -38,16 +38,21 @@ class Effect(Generic[T]):
 
 
 class Started(Generic[T]):
-    """An effect that begins at once and is awaited later, or never."""
+    """Something under way that is awaited later, or never; whoever carries it out calls `end`, from any thread."""
 
-    def __init__(self, effect: Effect[T]) -> None:
+    def __init__(self, behind: Started[Any] | None = None) -> None:
+        """Begin to wait; what it takes is measured from now, or from the end of what it is carried out behind."""
         self._guard = threading.Lock()
         self._outcome: tuple[Any, BaseException | None] | None = None
         self._waiting: Done | None = None
-        self._began = time.monotonic()
-        self.seconds = 0.0
-        """How long it took, once it is over."""
-        effect.begin(self._end)
+        self._behind = behind
+        self._began = time.monotonic() if behind is None else 0.0
+        self._ended = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it took, once it is over."""
+        return self._ended - (self._began if self._behind is None else self._behind._ended)
 
     def __await__(self) -> Generator[Any, Any, T]:
         value: T = yield Effect[T](self._wait)
@@ -60,9 +65,10 @@ class Started(Generic[T]):
                 return
         done(*self._outcome)
 
-    def _end(self, value: Any, error: BaseException | None) -> None:
-        self.seconds = time.monotonic() - self._began
+    def end(self, value: Any, error: BaseException | None) -> None:
+        """Take the outcome."""
         with self._guard:
+            self._ended = time.monotonic()
             self._outcome = (value, error)
             waiting = self._waiting
         if waiting is not None:

@@ -24,7 +24,7 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.lanes import Done
 from bulksigner.pipeline.conductor import apart
-from bulksigner.pipeline.engine import WorkerLost
+from bulksigner.pipeline.engine import WorkerLost, begin_one_by_one
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.tasks import CheckTask, SignTask, Task, carry_out
 from bulksigner.pipeline.work import Parts
@@ -82,6 +82,9 @@ class FakeEngine:
 
     def begin(self, task: Task[Any], done: Done) -> None:
         apart(lambda: self.perform(task)).begin(done)
+
+    def begin_chain(self, chain: Sequence[tuple[Task[Any], Done]]) -> None:
+        begin_one_by_one(self.begin, chain)
 
     def perform(self, task: Task[Any]) -> Any:
         self.before(task)
