@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
+import peewee
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, new_id, path_key, utc_now
@@ -21,7 +22,7 @@ from bulksigner.jobs.store import Jobs, change_of
 from bulksigner.records.engines import Act, EngineKind, Store, is_picked
 from bulksigner.records.events import write_event
 from bulksigner.records.prepared import Prepared, literal, slot
-from bulksigner.records.tables import HistoryRow, JobRow
+from bulksigner.records.tables import HistoryRow, JobRow, PipelineStateRow
 
 __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 
@@ -48,8 +49,17 @@ _COUNT_PARENT = Prepared(
 )
 
 
-def _claim(kind: EngineKind, *, is_chosen: bool, held_count: int = 0) -> Prepared:
+# Without a row, which no migration leaves behind, there is a pause too.
+_NO_PAUSE = peewee.fn.EXISTS(
+    PipelineStateRow.select(peewee.SQL("1")).where(PipelineStateRow.id == 1, PipelineStateRow.paused == slot("paused"))
+)
+
+
+@functools.cache
+def _claim(kind: EngineKind, *, is_chosen: bool, heeds_pause: bool, held_count: int) -> Prepared:
     is_open = JobRow.status == literal(JobStatus.QUEUED)
+    if heeds_pause:
+        is_open &= _NO_PAUSE
     if is_chosen:
         is_open &= JobRow.id.in_([slot(name) for name in _CHOSEN])
     if held_count:
@@ -76,11 +86,6 @@ def _is_not_held(count: int) -> Any:
 
 
 @functools.cache
-def _claim_beside_held(kind: EngineKind, is_chosen: bool, held_count: int) -> Prepared:
-    return _claim(kind, is_chosen=is_chosen, held_count=held_count)
-
-
-@functools.cache
 def _waiting_beside_held(held_count: int) -> Prepared:
     return _waiting((JobRow.status == literal(JobStatus.QUEUED)) & _is_not_held(held_count))
 
@@ -95,7 +100,6 @@ def _waiting(condition: Any) -> Prepared:
     )
 
 
-_CLAIM = {(kind, chosen): _claim(kind, is_chosen=chosen) for kind in EngineKind for chosen in (False, True)}
 _WAITING = _waiting(JobRow.status == literal(JobStatus.QUEUED))
 _CLAIMED_AT = Prepared(
     JobRow.select(*COLUMNS).where(
@@ -224,16 +228,18 @@ class Queue:
         """Take up to `limit` of the oldest queued jobs and wait for it; see `claiming`."""
         return self._store.carry_out(self.claiming(limit, owner))
 
-    def claiming(self, limit: int, owner: Owner, chosen: Sequence[str] | None = None) -> Act[list[Changed]]:
+    def claiming(
+        self, limit: int, owner: Owner, chosen: Sequence[str] | None = None, *, heeds_pause: bool = False
+    ) -> Act[list[Changed]]:
         """Return the act that takes up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08).
 
-        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129).
+        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129). With `heeds_pause` none during
+        a pause, for which the same statement looks (CLU-55).
         """
         held = self._held
-        statement = (
-            _CLAIM[self._store.kind, chosen is not None]
-            if held is None
-            else _claim_beside_held(self._store.kind, chosen is not None, len(held.places))
+        held_count = 0 if held is None else len(held.places)
+        statement = _claim(
+            self._store.kind, is_chosen=chosen is not None, heeds_pause=heeds_pause, held_count=held_count
         )
         # Unused places repeat the last id.
         places = {name: chosen[min(place, len(chosen) - 1)] for place, name in enumerate(_CHOSEN)} if chosen else {}
@@ -248,7 +254,8 @@ class Queue:
             return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
 
         def act() -> list[Changed]:
-            claimed = changes(self._store.execute(statement, limit=limit, **mine, **places, **passed_over).rows)
+            rows = self._store.execute(statement, limit=limit, paused=False, **mine, **places, **passed_over).rows
+            claimed = changes(rows)
             if held is not None and chosen is None:
                 held.seen([changed.job for changed in claimed], limit, now)
             if claimed:

@@ -49,12 +49,10 @@ _PLAIN_TYPES = frozenset((str, int, bool, type(None)))
 
 
 def _plain(value: object) -> object:
-    if value.__class__ in _PLAIN_TYPES:
-        return value
     if isinstance(value, datetime.datetime):
         return write_time(value)
     if isinstance(value, enum.Enum):
-        return value.value
+        return value._value_
     return value
 
 
@@ -68,7 +66,11 @@ class _Compiled:
         self._sources = [(value.name, None) if isinstance(value, _Slot) else (None, _plain(value)) for value in values]
 
     def bind(self, values: Mapping[str, object]) -> list[object]:
-        return [constant if name is None else _plain(values[name]) for name, constant in self._sources]
+        return [
+            # A call for each value would cost more than all the rest of this.
+            value if (value := constant if name is None else values[name]).__class__ in _PLAIN_TYPES else _plain(value)
+            for name, constant in self._sources
+        ]
 
 
 class Prepared:

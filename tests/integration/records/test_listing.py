@@ -127,8 +127,8 @@ LIMITS = {"limit": 50, "offset": 100}
 HELD_NAME = "(sqlite_autoindex_held_file_name_1|held_file_name_pkey)"
 STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], str]] = {
     "claim": (
-        lambda store: queue._CLAIM[store.kind, False],
-        {"limit": 4, "identity": "a", "incarnation": "1", "now": START},
+        lambda store: queue._CLAIM[store.kind, False, True],
+        {"limit": 4, "identity": "a", "incarnation": "1", "now": START, "paused": False},
         "job_queue",
     ),
     "latest": (lambda _: job_store._LATEST_FOR, {"path_key": "/in/a"}, "job_path"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +18,8 @@ from bulksigner.jobs.store import Jobs
 from bulksigner.records.engines import Store
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.prepared import Prepared
-from bulksigner.records.tables import JobRow
+from bulksigner.records.tables import JobRow, PipelineStateRow
+from bulksigner.testing.rows import new_birth
 
 ROUNDS = pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=pytest.mark.soak)])
 NewJob = Callable[..., Job]
@@ -119,6 +121,39 @@ def test_a_claim_of_chosen_jobs_takes_no_other(queue: Queue, store: Store, new_j
     assert claim(3) == []
     assert queue.waiting(0, 1) == [(jobs[0].id, jobs[0].original_path)]
     assert queue.waiting(1, 5) == [(jobs[3].id, jobs[3].original_path)]
+
+
+def test_jobs_of_one_batch_are_claimed_in_the_order_of_their_paths(queue: Queue, owner: Owner) -> None:
+    """PIPE-65: they were queued at the same moment, and lie beside each other in the tables (PERF-08)."""
+    names = [f"{number:02}.pdf" for number in range(20)]
+    queue.enqueue([new_birth(name) for name in reversed(names)])
+    claimed = [changed.job for changed in queue.claim(20, owner)]
+    assert [job.file_name for job in claimed] == names
+    assert [job.id for job in claimed] == sorted(job.id for job in claimed)
+    assert {uuid.UUID(job.id).version for job in claimed} == {4}
+
+
+def test_a_claim_that_heeds_the_pause_takes_nothing_during_one(
+    queue: Queue, store: Store, new_job: NewJob, owner: Owner
+) -> None:
+    """CLU-55, CLU-56: nor without the row that says whether there is one."""
+    job = new_job("a.pdf")
+
+    def set_paused(is_paused: bool) -> None:
+        statement = Prepared(PipelineStateRow.update(paused=is_paused))
+        store.write(lambda: store.execute(statement))
+
+    def claim() -> list[str]:
+        return [changed.job.id for changed in store.carry_out(queue.claiming(5, owner, heeds_pause=True))]
+
+    set_paused(True)
+    assert claim() == []
+    set_paused(False)
+    assert claim() == [job.id]
+    new_job("b.pdf")
+    without = Prepared(PipelineStateRow.delete())
+    store.write(lambda: store.execute(without))
+    assert claim() == []
 
 
 def test_jobs_in_flight_are_those_a_worker_has(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Owner) -> None:
