@@ -17,10 +17,24 @@ from bulksigner.records.store import Store
 from bulksigner.records.tables import HistoryRow, JobRow
 from bulksigner.records.times import read_time
 
-__all__ = ["COLUMNS", "NAMES", "job_values", "read_job", "with_changes", "write_history", "write_history_lines"]
+__all__ = [
+    "COLUMNS",
+    "HAS_ENDED",
+    "IS_ACTIVE",
+    "NAMES",
+    "job_values",
+    "read_job",
+    "with_changes",
+    "write_history",
+    "write_history_lines",
+]
 
 NAMES = tuple(field.name for field in attrs.fields(Job))
 COLUMNS = tuple(getattr(JobRow, name) for name in NAMES)
+
+HAS_ENDED = JobRow.completed_at.is_null(False)
+IS_ACTIVE = JobRow.completed_at.is_null()
+"""What statuses say too, spelled as the planner needs it for the partial indexes."""
 
 _READ: Mapping[str, Any] = {
     "format": Format,
