@@ -127,7 +127,7 @@ LIMITS = {"limit": 50, "offset": 100}
 HELD_NAME = "(sqlite_autoindex_held_file_name_1|held_file_name_pkey)"
 STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], str]] = {
     "claim": (
-        lambda store: queue._CLAIM[store.kind, False, True],
+        lambda store: queue._claim(store.kind, is_chosen=False, heeds_pause=True, held_count=0),
         {"limit": 4, "identity": "a", "incarnation": "1", "now": START, "paused": False},
         "job_queue",
     ),
