@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import threading
-import uuid
 from collections.abc import Callable
 
 import pytest
@@ -123,14 +122,13 @@ def test_a_claim_of_chosen_jobs_takes_no_other(queue: Queue, store: Store, new_j
     assert queue.waiting(1, 5) == [(jobs[3].id, jobs[3].original_path)]
 
 
-def test_jobs_of_one_batch_are_claimed_in_the_order_of_their_paths(queue: Queue, owner: Owner) -> None:
+def test_jobs_of_one_batch_are_claimed_in_the_order_they_came_in(queue: Queue, owner: Owner) -> None:
     """PIPE-65: they were queued at the same moment, and lie beside each other in the tables (PERF-08)."""
-    names = [f"{number:02}.pdf" for number in range(20)]
-    queue.enqueue([new_birth(name) for name in reversed(names)])
+    names = [f"{number:02}.pdf" for number in reversed(range(20))]
+    queue.enqueue([new_birth(name) for name in names])
     claimed = [changed.job for changed in queue.claim(20, owner)]
     assert [job.file_name for job in claimed] == names
     assert [job.id for job in claimed] == sorted(job.id for job in claimed)
-    assert {uuid.UUID(job.id).version for job in claimed} == {4}
 
 
 def test_a_claim_that_heeds_the_pause_takes_nothing_during_one(
