@@ -110,7 +110,9 @@ def _count(kinds: tuple[bool, ...], conditions: list[Any]) -> Any:
         ended = ended.where(JobCountRow.profile_name == slot("profile"))
     if has_ended:
         return ended.where(JobCountRow.status == slot("status"))
-    active = _filtered(JobRow.select(peewee.fn.COUNT(JobRow.id)), [*conditions, IS_ACTIVE])
+    # A condition on the profile would have its finished jobs looked at.
+    counted = peewee.Case(None, [(JobRow.profile_name == slot("profile"), JobRow.id)]) if has_profile else JobRow.id
+    active = JobRow.select(peewee.fn.COUNT(counted)).where(IS_ACTIVE)
     return peewee.Select([], [peewee.fn.COALESCE(ended, 0) + peewee.fn.COALESCE(active, 0)])
 
 

@@ -149,6 +149,11 @@ STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], s
         {**LIMITS, "status": "Failed", "profile": "p"},
         "job_newest_by_both",
     ),
+    "active status": (
+        lambda store: pages(store, JobFilter(JobStatus.QUEUED)),
+        {**LIMITS, "status": "Queued"},
+        "job_active",
+    ),
     "export": (
         lambda store: listing._older(store.kind, JobFilter(JobStatus.FAILED).kinds),
         {"limit": 500, "status": "Failed", "created_at": START, "id": "x"},

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 ACTIVE = "('Queued', 'Processing', 'Verifying', 'AwaitingSigner', 'AwaitingApproval')"
 
 # A job has `completed_at` exactly when it has ended, and `queued_at` unless it failed at its birth. A condition on the
-# status itself would have each change of it take the job out of the index and put it back.
+# status itself would have each change of it take the job out of the index and put it back. SQLite reads a column of the
+# condition from the row unless the index has it too.
+TIMES = (
+    f"UPDATE job SET completed_at = updated_at WHERE completed_at IS NULL AND status NOT IN {ACTIVE}",  # noqa: S608  # our own literals
+    f"UPDATE job SET completed_at = NULL WHERE completed_at IS NOT NULL AND status IN {ACTIVE}",  # noqa: S608
+    f"UPDATE job SET queued_at = created_at WHERE queued_at IS NULL AND (status = 'Completed' OR status IN {ACTIVE})",  # noqa: S608
+)
+
 INDEXES = """
 DROP INDEX job_active_path;
 DROP INDEX job_name;
@@ -16,9 +23,9 @@ DROP INDEX job_newest_by_status;
 DROP INDEX job_newest_by_both;
 CREATE UNIQUE INDEX job_active_path ON job (path_key) WHERE completed_at IS NULL;
 CREATE INDEX job_name ON job (name_key, created_at) WHERE queued_at IS NOT NULL AND source <> 'Signer';
-CREATE INDEX job_active ON job (status, created_at, id, profile_name) WHERE completed_at IS NULL;
-CREATE INDEX job_newest_by_status ON job (status, created_at, id) WHERE completed_at IS NOT NULL;
-CREATE INDEX job_newest_by_both ON job (profile_name, status, created_at, id) WHERE completed_at IS NOT NULL"""
+CREATE INDEX job_active ON job (status, created_at, id, profile_name{too}) WHERE completed_at IS NULL;
+CREATE INDEX job_newest_by_status ON job (status, created_at, id{too}) WHERE completed_at IS NOT NULL;
+CREATE INDEX job_newest_by_both ON job (profile_name, status, created_at, id{too}) WHERE completed_at IS NOT NULL"""
 
 # Jobs that have ended are counted, of which there are many; the others are few enough to look at (`job_active`).
 FORGET_ACTIVE = f"DELETE FROM job_count WHERE status IN {ACTIVE}"  # noqa: S608  # our own literals
@@ -66,7 +73,8 @@ GONE = "SELECT profile_name, status, -1 AS one FROM gone WHERE completed_at IS N
 
 def statements(engine: str) -> Iterator[str]:
     """Yield the statements for the engine, `Sqlite` or `PostgreSql`."""
-    yield from INDEXES.split(";\n")
+    yield from TIMES
+    yield from INDEXES.format(too=", completed_at" if engine == "Sqlite" else "").split(";\n")
     yield FORGET_ACTIVE
     if engine == "Sqlite":
         yield from SQLITE_TRIGGERS
