@@ -28,6 +28,8 @@ _JOB = (
         JobRow.name_key == slot("name_key"),
         JobRow.status.in_([literal(status) for status in JobStatus if status in HOLDING]),
         JobRow.source != literal(JobSource.SIGNER),
+        # All but those that failed at their birth.
+        JobRow.queued_at.is_null(False),
         JobRow.id != slot("besides"),
     )
     .order_by(JobRow.name_key, JobRow.created_at.desc())

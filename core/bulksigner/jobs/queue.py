@@ -16,13 +16,13 @@ import peewee
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, new_id, path_key, utc_now
 from bulksigner.jobs.names import name_key
-from bulksigner.jobs.rows import COLUMNS, NAMES, job_values, read_job, write_history_lines
+from bulksigner.jobs.rows import COLUMNS, IS_ACTIVE, NAMES, job_values, read_job, write_history_lines
 from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.jobs.store import Jobs, change_of
 from bulksigner.records.engines import Act, EngineKind, Store, is_picked
 from bulksigner.records.events import write_event
 from bulksigner.records.prepared import Prepared, literal, slot
-from bulksigner.records.tables import HistoryRow, JobRow, PipelineStateRow
+from bulksigner.records.tables import HistoryRow, JobCountRow, JobRow, PipelineStateRow
 
 __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 
@@ -48,7 +48,20 @@ _COUNT_PARENT = Prepared(
     )
 )
 
-
+# Where a trigger would slow down every birth.
+_COUNT_ENDED = Prepared(
+    JobCountRow.insert(
+        {
+            JobCountRow.profile_name: slot("profile_name"),
+            JobCountRow.status: slot("status"),
+            JobCountRow.shard: 0,
+            JobCountRow.total: 1,
+        }
+    ).on_conflict(
+        conflict_target=[JobCountRow.profile_name, JobCountRow.status, JobCountRow.shard],
+        update={JobCountRow.total: JobCountRow.total + 1},
+    )
+)
 # Without a row, which no migration leaves behind, there is a pause too.
 _NO_PAUSE = peewee.fn.EXISTS(
     PipelineStateRow.select(peewee.SQL("1")).where(PipelineStateRow.id == 1, PipelineStateRow.paused == slot("paused"))
@@ -104,6 +117,7 @@ _WAITING = _waiting(JobRow.status == literal(JobStatus.QUEUED))
 _CLAIMED_AT = Prepared(
     JobRow.select(*COLUMNS).where(
         JobRow.status == literal(JobStatus.PROCESSING),
+        IS_ACTIVE,
         JobRow.owner_identity == slot("identity"),
         JobRow.owner_incarnation == slot("incarnation"),
         JobRow.updated_at == slot("now"),
@@ -289,6 +303,8 @@ class Queue:
         for birth, job, _ in given:
             lines.setdefault(birth.message, []).append(job)
             self._count_parent(birth, steps=1)
+            if job.completed_at is not None and self._store.kind is EngineKind.SQLITE:
+                self._store.execute(_COUNT_ENDED, profile_name=job.profile_name, status=job.status)
             if birth.parent_job_id is not None and birth.parent_message is not None:
                 self._store.execute(
                     _NOTE_PARENT, at=job.created_at, message=birth.parent_message, parent_id=birth.parent_job_id

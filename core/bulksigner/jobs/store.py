@@ -12,14 +12,14 @@ import peewee
 from bulksigner.contract.errors import RaceLost
 from bulksigner.contract.observe import JobChange
 from bulksigner.jobs.model import Changed, Job, path_key, utc_now
-from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, with_changes, write_history
-from bulksigner.jobs.states import ACTIVE, TERMINAL, Actor, JobStatus, find_transition
+from bulksigner.jobs.rows import COLUMNS, IS_ACTIVE, NAMES, read_job, with_changes, write_history
+from bulksigner.jobs.states import TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.records.events import Event, write_event
 from bulksigner.records.prepared import Prepared, literal, slot
 from bulksigner.records.store import Act, Store
 from bulksigner.records.tables import JobCountRow, JobRow
 
-__all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
+__all__ = ["Jobs", "change_of"]
 
 OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 """Where nobody has the job: entering ends an ownership."""
@@ -27,11 +27,8 @@ OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 _KEPT = ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
 _SETTABLE = frozenset(NAMES) - frozenset(_KEPT) - {"metadata", "sidecar_sha256"}
 
-ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
-"""The condition of the partial unique index, spelled as its planner needs it."""
-
 _GET = Prepared(JobRow.select(*COLUMNS).where(JobRow.id == slot("id")))
-_ACTIVE_FOR = Prepared(JobRow.select(*COLUMNS).where(JobRow.path_key == slot("path_key"), ACTIVE_PATH))
+_ACTIVE_FOR = Prepared(JobRow.select(*COLUMNS).where(JobRow.path_key == slot("path_key"), IS_ACTIVE))
 _LATEST_FOR = Prepared(
     JobRow.select(*COLUMNS)
     .where(JobRow.path_key == slot("path_key"))
@@ -39,10 +36,14 @@ _LATEST_FOR = Prepared(
     .limit(1)
 )
 _IN_FLIGHT = Prepared(
-    JobRow.select(*COLUMNS).where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
+    JobRow.select(*COLUMNS).where(
+        JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]), IS_ACTIVE
+    )
 )
 _COUNTS = Prepared(
-    JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status)
+    JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total))
+    .group_by(JobCountRow.status)
+    .union_all(JobRow.select(JobRow.status, peewee.fn.COUNT(JobRow.id)).where(IS_ACTIVE).group_by(JobRow.status))
 )
 
 

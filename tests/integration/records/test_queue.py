@@ -69,7 +69,7 @@ def test_a_terminal_job_cannot_come_back_beside_a_new_one(jobs: Jobs, store: Sto
     """PIPE-02, DEP-35: the database itself refuses a second active job, as UniqueViolation on both engines."""
     old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
     new_job()
-    revive = Prepared(JobRow.update({JobRow.status: "Queued"}).where(JobRow.id == old.id))
+    revive = Prepared(JobRow.update({JobRow.status: "Queued", JobRow.completed_at: None}).where(JobRow.id == old.id))
     with pytest.raises(UniqueViolation):
         store.write(lambda: store.execute(revive))
     assert jobs.get(old.id) == old
