@@ -29,7 +29,7 @@ from bulksigner.formats.pdf_tokens import (
 
 __all__ = ["Empty", "append_ordinary"]
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9.]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._]+")
 _VERSION = re.compile(rb"/(\d\.\d)")
 _STRING = re.compile(rb"<[0-9A-Fa-f]+>|\([^\\]*\)")
 _CLAIM = re.compile(rb"pdfaid", re.IGNORECASE)

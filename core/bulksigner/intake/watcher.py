@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
-_BATCH = 500
+_BATCH = 64
+"""Files in a transaction: few, so that signing begins with the first, and no job under way waits long for the others."""
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
 _RECHECK_SECONDS = 30.0
 _LONGEST_BACKOFF_SECONDS = 30.0
 _NO_EVENTS_SECONDS = 30.0
+_GATHER_SECONDS = 0.05
+_LOOKS_PER_INTERVAL = 10
+"""The most looks in one stability interval, and that many times as long as a look took is the pause after it."""
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +102,8 @@ class FolderWatcher:
             settings.stability_timeout_seconds,
             opened.is_being_written,
         )
+        self._gather_seconds = min(_GATHER_SECONDS, self._interval_seconds / _LOOKS_PER_INTERVAL)
+        self._pause_seconds = self._interval_seconds
         self._timeout_seconds = settings.stability_timeout_seconds
         self._most_failures = settings.max_consecutive_failures
         self._fallback_poll_seconds = settings.poll_interval_seconds or _NO_EVENTS_SECONDS
@@ -162,6 +168,7 @@ class FolderWatcher:
 
     def step(self) -> float | None:
         """Look once; return in how many seconds to look again, None when only a notice can make that necessary."""
+        self._pause_seconds = self._interval_seconds
         profile = self._bound(self.folder)
         if profile is None or not profile.stored.enabled:
             self._rest(profile)
@@ -169,6 +176,7 @@ class FolderWatcher:
         self._told = ""
         # The watch comes before the listing: what arrives in between is then noticed, not missed.
         self._watch()
+        began = self._clock()
         fault = self._opened.find_fault()
         if fault is not None:
             self._looking_failed(fault)
@@ -185,6 +193,7 @@ class FolderWatcher:
         now = self._clock()
         fresh = self._settled.sift(entries, now, self._opened.is_candidate_name)
         observed = self._stability.observe(fresh, now, self._opened.find_sidecars(entries) if fresh else {})
+        self._pause_seconds = self._pause_after(self._clock() - began)
         for entry in observed.timed_out:
             log.warning(
                 "Input folder %s: %s did not stand still for %d seconds, or is still open for writing; it is looked at "
@@ -212,8 +221,9 @@ class FolderWatcher:
                 return
             looked_at = self._clock()
             self._notices.wait(delay_seconds)
-            # One look answers for every event of an interval.
-            self._stopping.wait(max(0.0, looked_at + self._interval_seconds - self._clock()))
+            self._stopping.wait(max(0.0, looked_at + self._pause_seconds - self._clock()))
+            # One look answers for every event of the pause.
+            self._notices.wait(0)
 
     def _watch(self) -> None:
         if not self._opened.has_events or self._notices.is_watching:
@@ -293,10 +303,13 @@ class FolderWatcher:
             )
         return True
 
+    def _pause_after(self, look_seconds: float) -> float:
+        """Return how long events wait for the next look, so that a file is seen soon and a full folder not always."""
+        return min(self._interval_seconds, max(self._gather_seconds, look_seconds * _LOOKS_PER_INTERVAL))
+
     def _next_look_seconds(self) -> float | None:
-        if len(self._stability):
-            return self._interval_seconds
-        delays = [] if self._settled.next_at is None else [max(0.0, self._settled.next_at - self._clock())]
+        now = self._clock()
+        delays = [max(0.0, at - now) for at in (self._stability.next_at, self._settled.next_at) if at is not None]
         if self._opened.poll_interval_seconds is not None:
             delays.append(self._opened.poll_interval_seconds)
         elif not (self._opened.has_events and self._notices.is_watching and self._notices.is_complete):

@@ -16,7 +16,7 @@ import peewee
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, new_id, path_key, utc_now
 from bulksigner.jobs.names import name_key
-from bulksigner.jobs.rows import COLUMNS, IS_ACTIVE, NAMES, job_values, read_job, write_history, write_history_lines
+from bulksigner.jobs.rows import COLUMNS, IS_ACTIVE, NAMES, job_values, read_job, write_history_lines
 from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.jobs.store import Jobs, change_of
 from bulksigner.records.engines import Act, EngineKind, Store, is_picked
@@ -226,8 +226,9 @@ class Queue:
         order = sorted(range(len(births)), key=keys.__getitem__)
 
         def act() -> list[Enqueued]:
-            answers = {index: self._bear(births[index], jobs[index], keys[index]) for index in order}
-            return [answers[index] for index in range(len(births))]
+            given = [(births[index], job, keys[index]) for index in order if (job := jobs[index]) is not None]
+            born = self._bear(given)
+            return [self._answer(birth, job, born) for birth, job in zip(births, jobs, strict=True)]
 
         def settle() -> list[Enqueued] | None:
             answers = [self._found(birth, job) for birth, job in zip(births, jobs, strict=True)]
@@ -289,27 +290,40 @@ class Queue:
         rows = self._store.read(lambda: self._store.execute(statement, offset=offset, limit=limit, **places).rows)
         return [(row[0], row[1]) for row in rows]
 
-    def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
+    def _bear(self, given: Sequence[tuple[Birth, Job, str]]) -> set[str]:
+        """Insert births, jobs and path keys in the act under way; return the ids of those that were not refused."""
+        for birth, _, _ in given:
+            # With no step it only sees the parent and keeps it from being removed: a birth that is refused leaves no
+            # trace.
+            self._count_parent(birth, steps=0)
+        rows = [{**job_values(job), "path_key": key, "name_key": name_key(job.file_name)} for _, job, key in given]
+        if self._store.execute_each(_INSERT, rows) != len(rows):
+            given = [one for one in given if self._jobs.get(one[1].id) == one[1]]
+        lines: dict[str, list[Job]] = {}
+        for birth, job, _ in given:
+            lines.setdefault(birth.message, []).append(job)
+            self._count_parent(birth, steps=1)
+            if job.completed_at is not None and self._store.kind is EngineKind.SQLITE:
+                self._store.execute(_COUNT_ENDED, profile_name=job.profile_name, status=job.status)
+            if birth.parent_job_id is not None and birth.parent_message is not None:
+                self._store.execute(
+                    _NOTE_PARENT, at=job.created_at, message=birth.parent_message, parent_id=birth.parent_job_id
+                )
+            if birth.operational_event is not None:
+                write_event(self._store, birth.operational_event, job.created_at)
+        for message, jobs in lines.items():
+            write_history_lines(self._store, jobs, message)
+        return {job.id for _, job, _ in given}
+
+    def _answer(self, birth: Birth, job: Job | None, born: Collection[str]) -> Enqueued:
         if job is None:
             return Enqueued(Outcome.PATH_TOO_LONG, None, None)
-        # With no step it only sees the parent and keeps it from being removed: a birth that is refused leaves no trace.
-        self._count_parent(birth, steps=0)
-        if self._store.execute(_INSERT, path_key=key, name_key=name_key(job.file_name), **job_values(job)).count != 1:
-            holder = self._jobs.active_for(job.original_path)
-            if holder is None:
-                raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
-            return Enqueued(Outcome.ALREADY_ACTIVE, holder, None)
-        self._count_parent(birth, steps=1)
-        if job.completed_at is not None and self._store.kind is EngineKind.SQLITE:
-            self._store.execute(_COUNT_ENDED, profile_name=job.profile_name, status=job.status)
-        write_history(self._store, job.id, job.created_at, job.status, birth.message)
-        if birth.parent_job_id is not None and birth.parent_message is not None:
-            self._store.execute(
-                _NOTE_PARENT, at=job.created_at, message=birth.parent_message, parent_id=birth.parent_job_id
-            )
-        if birth.operational_event is not None:
-            write_event(self._store, birth.operational_event, job.created_at)
-        return _born(birth, job)
+        if job.id in born:
+            return _born(birth, job)
+        holder = self._jobs.active_for(job.original_path)
+        if holder is None:
+            raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
+        return Enqueued(Outcome.ALREADY_ACTIVE, holder, None)
 
     def _count_parent(self, birth: Birth, *, steps: int) -> None:
         """Refuse the child of a job that was deleted meanwhile, or is being deleted, also by another process."""

@@ -133,8 +133,9 @@ class SqliteStore(Store):
     def _run(self, sql: str, values: Sequence[object]) -> Any:
         return self.database.connection().execute(sql, values)
 
-    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        self.database.connection().executemany(sql, rows)
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
+        touched: int = self.database.connection().executemany(sql, rows).rowcount
+        return touched
 
 
 def open_sqlite(path: Path, *, network: Callable[[Path], str | None] = network_type) -> SqliteStore:

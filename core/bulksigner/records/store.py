@@ -143,8 +143,8 @@ class Store(abc.ABC):
         """Run one statement on this thread's connection and return its cursor."""
 
     @abc.abstractmethod
-    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run one statement once for each row of values."""
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
+        """Run one statement once for each row of values; return how many rows it touched."""
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -173,11 +173,11 @@ class Store(abc.ABC):
         except self._driver_errors as error:
             raise self._translate(error) from error
 
-    def execute_each(self, prepared: Prepared, rows: Sequence[Mapping[str, object]]) -> None:
-        """Run a prepared statement without result once for each row, inside `write`."""
+    def execute_each(self, prepared: Prepared, rows: Sequence[Mapping[str, object]]) -> int:
+        """Run a prepared statement without result once for each row, inside `write`; return how many rows it touched."""
         compiled = self._allowed(prepared)
         try:
-            self._run_each(compiled.sql, [compiled.bind(row) for row in rows])
+            return self._run_each(compiled.sql, [compiled.bind(row) for row in rows])
         except self._driver_errors as error:
             raise self._translate(error) from error
 

@@ -7,10 +7,14 @@ import shutil
 import time
 from typing import Any
 
+import attrs
+
 from bulksigner.intake.names import mint_landing_name
 from bulksigner.intake.watcher import WatcherState
 from bulksigner.jobs.states import JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
+
+SLOW = WatchedFolderSettings(stability_poll_interval_ms=300, poll_interval_seconds=None)
 
 
 def settle(desk: Any) -> None:
@@ -27,6 +31,24 @@ def test_a_drop_of_a_thousand_is_taken_once(desk: Any) -> None:
     desk.wait_for(names)
     assert len(desk.announced) == 1000
     assert len(desk.ledger.batches) < 200
+
+
+def test_a_file_that_comes_after_a_look_waits_for_no_second_interval(desk: Any, wait_until: Any) -> None:
+    """PERF-10, PIPE-43: its samples begin soon, and a stream of such files makes few looks."""
+    settings = attrs.evolve(SLOW, stability_poll_interval_ms=1500, stability_required_samples=2)
+    watcher = desk.run(desk.watcher(settings=settings))
+    wait_until(lambda: watcher.status.state is WatcherState.RUNNING)
+    desk.drop("first.pdf")
+    wait_until(lambda: watcher.status.candidate_count == 1)
+    began, listings = time.monotonic(), desk.folder.listings
+    names = [f"f{number}.pdf" for number in range(60)]
+    for name in names:
+        desk.drop(name)
+        time.sleep(0.005)
+    desk.wait_for(["first.pdf", *names])
+    elapsed = time.monotonic() - began
+    assert 1.5 <= elapsed < 2.7
+    assert desk.folder.listings - listings <= elapsed / 0.05
 
 
 def test_files_that_were_there_before_are_taken(desk: Any) -> None:
@@ -49,8 +71,7 @@ def test_a_rename_into_place_is_taken(desk: Any) -> None:
 
 def test_a_slow_writer_is_waited_for(desk: Any) -> None:
     """PIPE-113, PIPE-43: nothing is taken while the file grows."""
-    settings = WatchedFolderSettings(stability_poll_interval_ms=300, poll_interval_seconds=None)
-    desk.run(desk.watcher(settings=settings))
+    desk.run(desk.watcher(settings=SLOW))
     with (desk.root / "a.pdf").open("wb", buffering=0) as out:
         for _ in range(20):
             out.write(b"x" * 100)
