@@ -69,7 +69,7 @@ class KeyRule:
     least_bits: int
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)  # signers are looked up by it for each file
 class SignatureSpec:
     """Which attributes and elements a signature carries.
 
