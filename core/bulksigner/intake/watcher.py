@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
 _BATCH = 64
-"""Files in a transaction: few, so that signing begins with the first, and no job under way waits long for the others."""
+"""Files in a transaction: few, so that signing begins with the first, and running jobs wait for none of them long."""
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
 _RECHECK_SECONDS = 30.0

@@ -164,7 +164,7 @@ class Store(abc.ABC):
             raise self._translate(error) from error
 
     def execute_each(self, prepared: Prepared, rows: Sequence[Mapping[str, object]]) -> int:
-        """Run a prepared statement without result once for each row, inside `write`; return how many rows it touched."""
+        """Run a prepared statement without result once for each row, inside `write`; return how many it touched."""
         compiled = self._allowed(prepared)
         try:
             return self._run_each(compiled.sql, [compiled.bind(row) for row in rows])
