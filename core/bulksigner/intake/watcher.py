@@ -37,8 +37,9 @@ _RECHECK_SECONDS = 30.0
 _LONGEST_BACKOFF_SECONDS = 30.0
 _NO_EVENTS_SECONDS = 30.0
 _GATHER_SECONDS = 0.05
-_LOOKS_PER_INTERVAL = 10
-"""The most looks in one stability interval, and that many times as long as a look took is the pause after it."""
+_GATHERS_PER_INTERVAL = 10
+_PAUSE_PER_LOOK = 25
+"""Events wait that many times as long as a look took, so that looking at a full folder leaves time for its files."""
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class FolderWatcher:
             settings.stability_timeout_seconds,
             opened.is_being_written,
         )
-        self._gather_seconds = min(_GATHER_SECONDS, self._interval_seconds / _LOOKS_PER_INTERVAL)
+        self._gather_seconds = min(_GATHER_SECONDS, self._interval_seconds / _GATHERS_PER_INTERVAL)
         self._pause_seconds = self._interval_seconds
         self._timeout_seconds = settings.stability_timeout_seconds
         self._most_failures = settings.max_consecutive_failures
@@ -220,8 +221,10 @@ class FolderWatcher:
             if self._state is WatcherState.STOPPED:
                 return
             looked_at = self._clock()
+            # A file that is due does not wait for the pause of events.
+            due_seconds = self._interval_seconds if delay_seconds is None else max(self._gather_seconds, delay_seconds)
             self._notices.wait(delay_seconds)
-            self._stopping.wait(max(0.0, looked_at + self._pause_seconds - self._clock()))
+            self._stopping.wait(max(0.0, looked_at + min(self._pause_seconds, due_seconds) - self._clock()))
             # One look answers for every event of the pause.
             self._notices.wait(0)
 
@@ -304,8 +307,7 @@ class FolderWatcher:
         return True
 
     def _pause_after(self, look_seconds: float) -> float:
-        """Return how long events wait for the next look, so that a file is seen soon and a full folder not always."""
-        return min(self._interval_seconds, max(self._gather_seconds, look_seconds * _LOOKS_PER_INTERVAL))
+        return min(self._interval_seconds, max(self._gather_seconds, look_seconds * _PAUSE_PER_LOOK))
 
     def _next_look_seconds(self) -> float | None:
         now = self._clock()
