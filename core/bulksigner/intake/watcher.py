@@ -18,7 +18,7 @@ from bulksigner.contract.storage import Entry
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.intake.notices import Notices
-from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
+from bulksigner.intake.offers import BATCH, Offer, Outcome, OutcomeKind
 from bulksigner.intake.settled import Settled
 from bulksigner.intake.stability import Stability
 from bulksigner.jobs.model import utc_now
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
-_BATCH = 64
-"""Files in a transaction: few, so that signing begins with the first, and running jobs wait for none of them long."""
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
 _RECHECK_SECONDS = 30.0
@@ -257,8 +255,8 @@ class FolderWatcher:
         self._told = line
 
     def _offer(self, stable: Sequence[Entry], now: float) -> None:
-        for first in range(0, len(stable), _BATCH):
-            batch = stable[first : first + _BATCH]
+        for first in range(0, len(stable), BATCH):
+            batch = stable[first : first + BATCH]
             with self._settled.answering(batch):
                 outcomes = self._service.offer([Offer(self._opened, entry) for entry in batch])
                 if self._count(outcomes):
