@@ -18,7 +18,7 @@ from bulksigner.contract.storage import Entry
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.intake.notices import Notices
-from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
+from bulksigner.intake.offers import BATCH, Offer, Outcome, OutcomeKind
 from bulksigner.intake.settled import Settled
 from bulksigner.intake.stability import Stability
 from bulksigner.jobs.model import utc_now
@@ -29,16 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
-_BATCH = 64
-"""Files in a transaction: few, so that signing begins with the first, and no job under way waits long for the others."""
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
 _RECHECK_SECONDS = 30.0
 _LONGEST_BACKOFF_SECONDS = 30.0
 _NO_EVENTS_SECONDS = 30.0
 _GATHER_SECONDS = 0.05
-_LOOKS_PER_INTERVAL = 10
-"""The most looks in one stability interval, and that many times as long as a look took is the pause after it."""
+_GATHERS_PER_INTERVAL = 10
+_PAUSE_PER_LOOK = 25
+"""Events wait that many times as long as a look took, so that looking at a full folder leaves time for its files."""
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +101,7 @@ class FolderWatcher:
             settings.stability_timeout_seconds,
             opened.is_being_written,
         )
-        self._gather_seconds = min(_GATHER_SECONDS, self._interval_seconds / _LOOKS_PER_INTERVAL)
+        self._gather_seconds = min(_GATHER_SECONDS, self._interval_seconds / _GATHERS_PER_INTERVAL)
         self._pause_seconds = self._interval_seconds
         self._timeout_seconds = settings.stability_timeout_seconds
         self._most_failures = settings.max_consecutive_failures
@@ -220,8 +219,10 @@ class FolderWatcher:
             if self._state is WatcherState.STOPPED:
                 return
             looked_at = self._clock()
+            # A file that is due does not wait for the pause of events.
+            due_seconds = self._interval_seconds if delay_seconds is None else max(self._gather_seconds, delay_seconds)
             self._notices.wait(delay_seconds)
-            self._stopping.wait(max(0.0, looked_at + self._pause_seconds - self._clock()))
+            self._stopping.wait(max(0.0, looked_at + min(self._pause_seconds, due_seconds) - self._clock()))
             # One look answers for every event of the pause.
             self._notices.wait(0)
 
@@ -254,8 +255,8 @@ class FolderWatcher:
         self._told = line
 
     def _offer(self, stable: Sequence[Entry], now: float) -> None:
-        for first in range(0, len(stable), _BATCH):
-            batch = stable[first : first + _BATCH]
+        for first in range(0, len(stable), BATCH):
+            batch = stable[first : first + BATCH]
             with self._settled.answering(batch):
                 outcomes = self._service.offer([Offer(self._opened, entry) for entry in batch])
                 if self._count(outcomes):
@@ -304,8 +305,7 @@ class FolderWatcher:
         return True
 
     def _pause_after(self, look_seconds: float) -> float:
-        """Return how long events wait for the next look, so that a file is seen soon and a full folder not always."""
-        return min(self._interval_seconds, max(self._gather_seconds, look_seconds * _LOOKS_PER_INTERVAL))
+        return min(self._interval_seconds, max(self._gather_seconds, look_seconds * _PAUSE_PER_LOOK))
 
     def _next_look_seconds(self) -> float | None:
         now = self._clock()

@@ -51,6 +51,27 @@ def test_a_file_that_comes_after_a_look_waits_for_no_second_interval(desk: Any, 
     assert desk.folder.listings - listings <= elapsed / 0.05
 
 
+def test_a_file_that_is_due_waits_for_no_slow_listing(desk: Any, wait_until: Any, monkeypatch: Any) -> None:
+    """PERF-10: events wait for longer the longer a look takes, the end of a window does not."""
+    listed, entries = [], desk.folder.entries
+
+    def slowly() -> Any:
+        listed.append(time.monotonic())
+        time.sleep(0.04)
+        return entries()
+
+    desk.drop("a.pdf")
+    monkeypatch.setattr(desk.folder, "entries", slowly)
+    settings = attrs.evolve(SLOW, stability_poll_interval_ms=1500, stability_required_samples=2)
+    watcher = desk.run(desk.watcher(settings=settings))
+    wait_until(lambda: watcher.status.candidate_count == 1)
+    desk.drop("b.pdf")
+    desk.wait_for(["a.pdf"])
+    assert len(listed) == 3
+    assert listed[1] - listed[0] >= 1
+    assert listed[2] - listed[1] < 0.9
+
+
 def test_files_that_were_there_before_are_taken(desk: Any) -> None:
     """PIPE-40: start-up enumeration."""
     desk.drop("a.pdf")

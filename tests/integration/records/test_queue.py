@@ -65,6 +65,14 @@ def test_a_path_is_free_again_after_the_end(queue: Queue, jobs: Jobs, birth: Bir
     assert jobs.latest_for(["/in/report.pdf"]) == {"/in/report.pdf": new}
 
 
+def test_the_latest_jobs_of_any_number_of_paths(jobs: Jobs, new_job: NewJob) -> None:
+    """PIPE-44, PERF-08: whatever spelling a path is asked for in."""
+    made = {f"/in/{number}.pdf": new_job(original_path=f"/in/{number}.pdf") for number in range(0, 100, 7)}
+    assert jobs.latest_for([f"/in/{number}.pdf" for number in range(100)]) == made
+    assert jobs.latest_for(["/in/./7.pdf"]) == {"/in/./7.pdf": made["/in/7.pdf"]}
+    assert jobs.latest_for([]) == {}
+
+
 def test_a_terminal_job_cannot_come_back_beside_a_new_one(jobs: Jobs, store: Store, new_job: NewJob) -> None:
     """PIPE-02, DEP-35: the database itself refuses a second active job, as UniqueViolation on both engines."""
     old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
