@@ -43,7 +43,7 @@ _BLANK = rb"(?:[\0\t\n\f\r ]++|%[^\r\n]*+)*+"
 _VALUE = rb"""(?:
     (?P<dict><<)|(?P<end>>>)|(?P<array>\[)|(?P<close>\])
     |(?P<name>/[^\0\t\n\f\r ()<>\[\]{}/%]*+)
-    |(?P<hex><[^>]*+>)
+    |(?P<hex><[^<>]*+>)
     |(?P<reference>(?P<number>\d{1,10})[\0\t\n\f\r ]++(?P<generation>\d{1,5})[\0\t\n\f\r ]++R
         (?![^\0\t\n\f\r ()<>\[\]{}/%]))
     |(?P<integer>[+-]?\d{1,19}+(?![.\d]))
