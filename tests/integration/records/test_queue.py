@@ -57,6 +57,29 @@ def test_one_file_is_one_job(queue: Queue, jobs: Jobs, birth: BirthMaker) -> Non
     assert queue.wake.take()
 
 
+def test_births_beside_a_refused_one_are_told_apart(queue: Queue, jobs: Jobs, store: Store, birth: BirthMaker) -> None:
+    """PIPE-02: where one of a batch is refused, all that the others carry survives the look at who was born."""
+    queue.enqueue([birth()])
+    given = [
+        birth("a\u0301.pdf", metadata={"b": "\u00e7", "a": "\U0001f600"}, sidecar_sha256="0" * 64),
+        birth(),
+        birth("\u00e1.pdf", input_folder=None),
+        birth(
+            "c.pdf", event="metadata_invalid", error_code="job.metadata-invalid", error_message="no", path_released=True
+        ),
+    ]
+    answers = queue.enqueue(given)
+    assert [answer.outcome for answer in answers] == [
+        Outcome.ENQUEUED,
+        Outcome.ALREADY_ACTIVE,
+        Outcome.ENQUEUED,
+        Outcome.ENQUEUED,
+    ]
+    born = [answer.job for answer in (answers[0], *answers[2:]) if answer.job is not None]
+    assert [len(history(store, job.id)) for job in born] == [1, 1, 1]
+    assert [jobs.counts()[status] for status in (JobStatus.QUEUED, JobStatus.FAILED)] == [3, 1]
+
+
 def test_a_path_is_free_again_after_the_end(queue: Queue, jobs: Jobs, birth: BirthMaker, new_job: NewJob) -> None:
     """PIPE-02, PIPE-31: only active jobs hold a path; the most recent job of it is the new one (PIPE-44)."""
     old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
