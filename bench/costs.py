@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.inputs import named_input, signing_leaf
+from bench.inputs import default_spec, named_input, signing_leaf
 from bench.measure import Loop, Result, run_interleaved
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.policy import SignatureSpec
@@ -17,7 +17,6 @@ from bulksigner.contract.settings import Secret
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.dispatch import check, signer_for
 from bulksigner.formats.model import Expectation
-from bulksigner.formats.policies import read_key, shipped_policies
 from bulksigner.formats.spec import BASELINE_B
 from bulksigner_local_pfx.settings import PfxBlock
 from bulksigner_local_pfx.source import PfxSource
@@ -31,7 +30,9 @@ _PASSWORD = "medida"
 def run_costs(count: int | None) -> list[Result]:
     """Measure each format with a held key; the pre-flight is part of signing (BEY-10), files and journal are not."""
     key = _open_key()
-    loops = [loop for kind in Format for spec in _specs(kind, key) for loop in _loops(kind, key, spec)]
+    loops = [
+        loop for kind in Format for spec in (BASELINE_B, default_spec(kind, key)) for loop in _loops(kind, key, spec)
+    ]
     return run_interleaved("costs", loops, rounds=9, round_seconds=0.2, count=count)
 
 
@@ -39,11 +40,6 @@ def _open_key() -> OpenedKey:
     with tempfile.TemporaryDirectory() as folder:
         path = signing_leaf().write_pfx(Path(folder) / "leaf.pfx", _PASSWORD)
         return PfxSource().open(PfxBlock(str(path), Secret(_PASSWORD)))
-
-
-def _specs(format: Format, key: OpenedKey) -> tuple[SignatureSpec, SignatureSpec]:
-    newest = shipped_policies().usable(format, "AD-RB", None, read_key(key))[0]
-    return BASELINE_B, newest.spec(etsi_filter=False)
 
 
 def _loops(format: Format, key: OpenedKey, spec: SignatureSpec) -> Iterator[Loop]:

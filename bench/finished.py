@@ -40,6 +40,9 @@ INSERT INTO job_timing (job_id, completed_at, method, format, profile, queue_wai
     output_ms, total_ms, instance)
 SELECT id, completed_at, 'Local', format, profile_name, length(file_name), 12, 5, length(path_key),
     17 + length(file_name) + length(path_key), 'bench' FROM job WHERE status = 'Completed'"""
+FILL_COUNTS = """
+INSERT INTO job_count (profile_name, status, shard, total)
+SELECT profile_name, status, 0, COUNT(*) FROM job GROUP BY profile_name, status"""
 FILL_HISTORY = """
 INSERT INTO job_history (job_id, at, status, message) SELECT id, created_at, status, 'Completed' FROM job"""
 DIALECTS = {
@@ -112,6 +115,8 @@ def _fill(store: Store, rows: int) -> None:
         if store.kind is EngineKind.POSTGRESQL:
             store.database.execute_sql("SET LOCAL statement_timeout = 0")
         store.database.execute_sql(FILL.format(**dialect))
+        if store.kind is EngineKind.SQLITE:
+            store.database.execute_sql(FILL_COUNTS)
         store.database.execute_sql(FILL_HISTORY)
         store.database.execute_sql(FILL_TIMINGS)
 

@@ -26,7 +26,7 @@ from pyhanko.sign.fields import SigSeedSubFilter
 from pyhanko_certvalidator.registry import SimpleCertificateStore
 from signxml.xades import XAdESSigner
 
-from bench.inputs import named_input, signing_leaf
+from bench.inputs import Input, named_input, signing_leaf
 from bench.measure import Loop, Result, run_interleaved
 
 __all__ = ["cades_floors", "pades_floors", "run_floors", "xades_floors"]
@@ -125,6 +125,19 @@ def primitive_floors() -> list[Loop]:
         Loop("RSA-2048 signature, key held", sign),
         Loop("SHA-256 of 1 MiB", lambda: hashlib.sha256(mebibyte).digest(), len(mebibyte)),
     ]
+
+
+def primitives_of(given: Input) -> Loop:
+    """Make the loop of the two primitives that each signature of an input needs (PERF-33)."""
+    key = signing_leaf().key
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise TypeError("the floors are measured with an RSA key")
+
+    def both() -> None:
+        hashlib.sha256(given.content).digest()
+        key.sign(b"digest", padding.PKCS1v15(), hashes.SHA256())
+
+    return Loop(f"RSA-2048 signature and SHA-256 of {given.name}", both, len(given.content))
 
 
 def openssl_speed(seconds: int = 2) -> list[Result]:

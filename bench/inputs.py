@@ -6,10 +6,14 @@ import functools
 
 import attrs
 
+from bulksigner.contract.certificate import OpenedKey
+from bulksigner.contract.policy import SignatureSpec
+from bulksigner.contract.signing import Format
+from bulksigner.formats.policies import read_key, shipped_policies
 from bulksigner.testing.certificates import Issued, KeyKind, make_authority
 from bulksigner.testing.files import CrossReference, cnab240_file, pdf_file, xml_file
 
-__all__ = ["Input", "all_inputs", "named_input", "signing_leaf"]
+__all__ = ["Input", "all_inputs", "default_spec", "named_input", "signing_leaf"]
 
 
 # name, bytes, pages, least number of objects
@@ -48,3 +52,8 @@ def named_input(name: str) -> Input:
 def signing_leaf(kind: KeyKind = KeyKind.RSA_2048) -> Issued:
     """Issue the leaf that signs, under a root and an intermediate with RSA-2048 keys."""
     return make_authority("Medida").issue(kind=kind)
+
+
+def default_spec(format: Format, key: OpenedKey) -> SignatureSpec:
+    """Return what a profile that says nothing of policies signs: the newest AD-RB that the key can have."""
+    return shipped_policies().usable(format, "AD-RB", None, read_key(key))[0].spec(etsi_filter=False)

@@ -44,7 +44,7 @@ def running_service(
     settings: Mapping[str, object] = NO_MORE,
 ) -> Iterator[ServedService]:
     """Run a service with one folder `inbox` for any format; everything is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="bulksigner-bench-") as place:
+    with tempfile.TemporaryDirectory(prefix="bulksigner-bench-", dir=os.environ.get("BENCH_FOLDER")) as place:
         root = Path(place)
         pfx = signing_leaf(kind).write_pfx(root / "leaf.pfx", _PASSWORD)
         (root / "inbox").mkdir()

@@ -1,4 +1,7 @@
-"""What a worker process spends on one job, task by task (PERF-21, PERF-33): as the pipe hands them in, durable."""
+"""What a worker process spends on one job, task by task (PERF-21, PERF-33): as the pipe hands them in, durable.
+
+Signed is what a profile signs that says nothing of policies.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.inputs import Input, named_input, signing_leaf
+from bench.inputs import Input, default_spec, named_input, signing_leaf
 from bench.measure import Result
 from bulksigner.builtin.local_folder import LocalFolder
 from bulksigner.contract.signing import Format, Measured
 from bulksigner.formats.model import Expectation
-from bulksigner.formats.spec import BASELINE_B
 from bulksigner.jobs.model import utc_now
 from bulksigner.pipeline.tasks import (
     CheckTask,
@@ -63,6 +65,7 @@ class _Walk:
         self._given, self._format, self._root = given, kind, root
         self._registry = discover(only=frozenset({"builtin"})).signing_providers({})  # type: ignore[arg-type] # they ask for none
         self._keys = {"bench": MemoryKey(signing_leaf())}
+        self._spec = default_spec(kind, self._keys["bench"])
         self._spent: dict[str, tuple[float, float]] = {}
         for name in ("inbox", "processing", "output"):
             (root / name).mkdir()
@@ -117,10 +120,10 @@ class _Walk:
             target=signed,
             signed_at=utc_now(),
             options={},
-            spec=BASELINE_B,
+            spec=self._spec,
         )
         written = self._do(signing)
-        expectation = Expectation(self._format, self._keys["bench"].certificate, measured, BASELINE_B)
+        expectation = Expectation(self._format, self._keys["bench"].certificate, measured, self._spec)
         if self._do(CheckTask(signed, expectation, pem=False)).measured != written:
             raise ValueError("what was read back is not what was written")
         self._do(DeliverTask(signed, self._root / "output" / signed.name, NearInput(self._folder, name, seen)))

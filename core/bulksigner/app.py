@@ -203,7 +203,7 @@ def _assemble(foundation: Foundation, undo: ExitStack, copies_before_migration: 
     folders.claim()
     folders.settle_leftovers()
     folders.try_rights()
-    names = TakenNames(Names(store).holder_of, is_on=core.pipeline.reject_already_processed_file_names)
+    names = TakenNames(Names(store), is_on=core.pipeline.reject_already_processed_file_names)
     turned_away = TurnedAway(roots)
     admission = Admission(names, turned_away, jobs.active_for, roots.landing)
     enqueue = EnqueueService(jobs, queue, profiles, announcer, foundation.plugins.choose_format, admission)

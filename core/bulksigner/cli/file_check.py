@@ -76,7 +76,7 @@ def _open() -> Iterator[FileCheck]:
                 registry=foundation.registry,
                 format_of=lambda name, stored: format_for(name, stored, foundation.plugins.choose_format),
                 rules=folders.landing.rules,
-                names=TakenNames(Names(store).holder_of, is_on=core.pipeline.reject_already_processed_file_names),
+                names=TakenNames(Names(store), is_on=core.pipeline.reject_already_processed_file_names),
                 roots=WorkRoots(core.storage.root),
                 look=look_here,
                 validation=plan_validation(foundation),

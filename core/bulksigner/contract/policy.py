@@ -46,7 +46,7 @@ class Proof(enum.IntEnum):
     """A time stamp over all of it; the level B-LTA where no policy is named."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class PolicyIdentifier:
     """A signature policy as the signed attribute names it (ICP-06).
 
@@ -60,7 +60,7 @@ class PolicyIdentifier:
     transform: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class KeyRule:
     """A signature algorithm that a policy allows, and the least size of its key in bits."""
 
@@ -69,7 +69,7 @@ class KeyRule:
     least_bits: int
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)  # signers are looked up by it for each file
 class SignatureSpec:
     """Which attributes and elements a signature carries.
 

@@ -101,14 +101,14 @@ class Stream:
         self._offset = 0
         self.position = 0
 
-    def pieces(self, length: int) -> Iterator[bytes]:
+    def pieces(self, length: int) -> Iterator[memoryview]:
         """Yield the next `length` bytes in the pieces in which they come."""
         while length:
             if self._offset == len(self._block):
                 self._block, self._offset = next(self._blocks, b""), 0
                 if not self._block:
                     raise CheckFailed(f"The signature is cut off at byte {self.position}.")
-            piece = self._block[self._offset : self._offset + length]
+            piece = memoryview(self._block)[self._offset : self._offset + length]
             self._offset += len(piece)
             self.position += len(piece)
             length -= len(piece)
@@ -118,7 +118,13 @@ class Stream:
         """Take the next `length` bytes, which the file must not claim to be more than `limit`."""
         if not 0 <= length <= limit:
             raise CheckFailed(f"The CMS has a length at byte {self.position} that cannot be.")
-        return b"".join(self.pieces(length))
+        end = self._offset + length
+        if end > len(self._block):
+            return b"".join(self.pieces(length))
+        taken = self._block[self._offset : end]
+        self._offset = end
+        self.position += length
+        return taken
 
     def open(self, tag: int) -> int:
         """Take the tag and length of a constructed or long element; return where its content ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 from bulksigner.formats.model import CheckFailed
 
@@ -25,8 +25,7 @@ OCTET_STRING = 0x04
 OBJECT_IDENTIFIER = 0x06
 
 
-@attrs.frozen
-class Element:
+class Element(NamedTuple):
     """One element: its tag, its content, and its whole encoding."""
 
     tag: int
@@ -57,15 +56,20 @@ class Reader:
 
     def take(self, tag: int | None = None) -> Element:
         """Take the next element, which must have `tag`."""
-        start = self._position
-        if tag is not None and not self.next_is(tag):
+        data, start = self._data, self._position
+        head = data[start : start + 2]
+        if tag is not None and (not head or head[0] != tag):
             raise CheckFailed(f"The {self._what} lacks the element with tag {tag:#04x} at its byte {start}.")
-        length, header = decode_length(self._data[start + 1 : start + 10], self._what)
-        end = start + 1 + header + length
-        if end > len(self._data):
+        if len(head) == 2 and head[1] < 0x80:
+            content, length = start + 2, head[1]
+        else:
+            length, octets = decode_length(data[start + 1 : start + 10], self._what)
+            content = start + 1 + octets
+        end = content + length
+        if end > len(data):
             raise CheckFailed(f"The {self._what} is cut off within the element at its byte {start}.")
         self._position = end
-        return Element(self._data[start], self._data[start + 1 + header : end], self._data[start:end])
+        return Element(head[0], data[content:end], data[start:end])
 
     def take_all(self) -> list[Element]:
         """Take all that is left."""

@@ -29,8 +29,7 @@ __all__ = ["check_pdf", "require_readable"]
 _KINDS = {("/Adobe.PPKLite", "/ETSI.CAdES.detached"), ("/PBAD_PAdES", "/PBAD.PAdES")}
 _FORBIDDEN_KEYS = ("/Cert", "/R", "/Prop_AuthType")
 _HEADER_SEARCH_BYTES = 1024
-_DIGITS = re.compile(rb"[0-9a-f]*+|[0-9A-F]*+")
-_TIME = re.compile(rb"D:(\d{14})(?:Z|\+00'00'?)")
+_TIME = re.compile(rb"D:(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(?:Z|\+00'00'?)")
 
 
 def check_pdf(artifact: BinaryIO, expectation: Expectation, staged: BinaryIO | None = None) -> Checked:
@@ -218,7 +217,8 @@ def _read_time(pdf: PdfFile, reference: Reference, signature: PdfDict) -> dateti
     match = _TIME.fullmatch(pdf.text(written, reference)) if isinstance(written, PdfString) else None
     try:
         if match is not None:
-            return datetime.datetime.strptime(match[1].decode(), "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
+            year, month, day, hour, minute, second = map(int, match.groups())
+            return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
     except ValueError as error:
         raise CheckFailed("The signature dictionary's /M is not a time.") from error
     raise CheckFailed("The signature dictionary has no /M in UTC, so no time.")
@@ -234,12 +234,15 @@ def _check_byte_range(signature: PdfDict, contents: PdfString, original_length: 
 def _decode_contents(contents: PdfString) -> bytes:
     """Decode the CMS; what was reserved and not needed must be zeros."""
     digits = contents.written[1:-1]
+    try:
+        value = bytes.fromhex(digits.decode("ascii"))
+    except ValueError:
+        value = b""
     # Blanks and mixed case would leave bytes that nothing protects.
-    if len(digits) % 2 or _DIGITS.fullmatch(digits) is None:
+    if digits not in (value.hex().encode(), value.hex().upper().encode()):
         raise CheckFailed("The signature dictionary's /Contents is not one run of hexadecimal digits.")
-    value = bytes.fromhex(digits.decode("ascii"))
     stream = Stream(iter((value,)))
     end = stream.open(0x30)
-    if end > len(value) or any(value[end:]):
+    if end > len(value) or value[end:].strip(b"\0"):
         raise CheckFailed("The signature dictionary's /Contents is cut off, or goes on after the CMS.")
     return value[:end]

@@ -29,7 +29,7 @@ from bulksigner.formats.pdf_tokens import (
 
 __all__ = ["Empty", "append_ordinary"]
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9.]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._]+")
 _VERSION = re.compile(rb"/(\d\.\d)")
 _STRING = re.compile(rb"<[0-9A-Fa-f]+>|\([^\\]*\)")
 _CLAIM = re.compile(rb"pdfaid", re.IGNORECASE)
@@ -99,10 +99,10 @@ class _Update:
         if catalog.get(b"/Type") != b"/Catalog" or not _NOT_IN_A_CATALOG.isdisjoint(catalog):
             raise Unusual("catalog")
         self._require_no_claim(catalog)
-        page = self._first_page(catalog)
+        page, page_entries = self._first_page(catalog)
         self._value = self._add(_signature_dictionary(signature))
         field = self._add(_field(signature, page, self._value))
-        self._annotate(page, b"%d 0 R" % field)
+        self._annotate(page, page_entries, b"%d 0 R" % field)
         before = dict(catalog)
         self._extend_form(catalog, b"%d 0 R" % field)
         self._mark(catalog)
@@ -168,7 +168,7 @@ class _Update:
             if _CLAIM.search(content) is not None:
                 raise Unusual("a claim of PDF/A")
 
-    def _first_page(self, catalog: Entries) -> int:
+    def _first_page(self, catalog: Entries) -> tuple[int, Entries]:
         number = reference_of(catalog.get(b"/Pages", b""))
         node = self._base.dictionary(number)
         if node.get(b"/Resources", b"<<").endswith(b"R"):
@@ -176,7 +176,7 @@ class _Update:
         for level in range(_MOST_LEVELS):
             kind = node.get(b"/Type")
             if kind == b"/Page" and level > 0:
-                return number
+                return number, node
             if kind != b"/Pages" or integer_of(node.get(b"/Count", b"")) < 1:
                 break
             found = re.match(rb"\[[\0\t\n\f\r ]*+([1-9]\d{0,8}[\n\r ]0[\n\r ]R)", node.get(b"/Kids", b""))
@@ -186,8 +186,7 @@ class _Update:
             node = self._base.dictionary(number)
         raise Unusual("page tree")
 
-    def _annotate(self, page: int, reference: bytes) -> None:
-        entries = self._base.dictionary(page)
+    def _annotate(self, page: int, entries: Entries, reference: bytes) -> None:
         annotations = entries.get(b"/Annots")
         if annotations is None or annotations.startswith(b"["):
             entries[b"/Annots"] = _appended(annotations or b"[]", reference)

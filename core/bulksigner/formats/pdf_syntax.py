@@ -39,20 +39,22 @@ PdfValue: TypeAlias = "bool | int | float | str | PdfString | Reference | Stream
 PdfDict: TypeAlias = "dict[str, PdfValue]"
 
 _MOST_DEPTH = 64
-_TOKEN = re.compile(
-    rb"""(?:[\0\t\n\f\r ]++|%[^\r\n]*+)*+(?:
+_BLANK = rb"(?:[\0\t\n\f\r ]++|%[^\r\n]*+)*+"
+_VALUE = rb"""(?:
     (?P<dict><<)|(?P<end>>>)|(?P<array>\[)|(?P<close>\])
     |(?P<name>/[^\0\t\n\f\r ()<>\[\]{}/%]*+)
-    |(?P<hex><[0-9A-Fa-f\0\t\n\f\r ]*+>)
+    |(?P<hex><[^<>]*+>)
     |(?P<reference>(?P<number>\d{1,10})[\0\t\n\f\r ]++(?P<generation>\d{1,5})[\0\t\n\f\r ]++R
         (?![^\0\t\n\f\r ()<>\[\]{}/%]))
     |(?P<integer>[+-]?\d{1,19}+(?![.\d]))
     |(?P<real>[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40}))
     |(?P<word>true|false|null)
     |(?P<literal>\()
-    )""",
-    re.VERBOSE,
-)
+    )"""
+_TOKEN = re.compile(_BLANK + _VALUE, re.VERBOSE)
+# Key and value of an entry in one step: dictionaries are nearly all that is read.
+_ENTRY = re.compile(_BLANK + rb"(?P<key>/[^\0\t\n\f\r ()<>\[\]{}/%]*+)" + _BLANK + _VALUE, re.VERBOSE)
+_HEXADECIMAL = b"<>0123456789ABCDEFabcdef\0\t\n\f\r "
 _LITERAL_MARK = re.compile(rb"\\.|[()]", re.DOTALL)
 _NAME_ESCAPE = re.compile(r"#([0-9A-Fa-f]{2})")
 _WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
@@ -67,16 +69,16 @@ def _parse_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -
     kind, end = token.lastgroup, token.end()
     if kind == "name":
         return _decode_name(token["name"]), end
+    if kind == "integer":
+        return int(token["integer"]), end
+    if kind == "reference":
+        return Reference(int(token["number"]), int(token["generation"])), end
     if kind == "dict":
         return _parse_dict(data, end, depth + 1)
     if kind == "array":
         return _parse_array(data, end, depth + 1)
     if kind == "hex":
-        return PdfString(token["hex"], token.start("hex"), end), end
-    if kind == "reference":
-        return Reference(int(token["number"]), int(token["generation"])), end
-    if kind == "integer":
-        return int(token["integer"]), end
+        return _parse_hexadecimal(token), end
     if kind == "real":
         return float(token["real"]), end
     if kind == "word":
@@ -84,6 +86,14 @@ def _parse_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -
     if kind == "literal":
         return _parse_literal(data, token.start("literal"))
     raise CheckFailed(f"The PDF has an unexpected closing mark at byte {end}.")
+
+
+def _parse_hexadecimal(token: re.Match[bytes]) -> PdfString:
+    written, start = token["hex"], token.start("hex")
+    # A set of characters in the pattern would take five times as long, and a signature has thousands.
+    if written.translate(None, _HEXADECIMAL):
+        raise CheckFailed(f"The PDF has no object at byte {start}, where one should be.")
+    return PdfString(written, start, token.end())
 
 
 def _take(data: bytes | memoryview, position: int) -> re.Match[bytes]:
@@ -97,16 +107,15 @@ def _take(data: bytes | memoryview, position: int) -> re.Match[bytes]:
 def _parse_dict(data: bytes | memoryview, position: int, depth: int) -> tuple[PdfDict, int]:
     _limit(depth, position)
     entries: PdfDict = {}
-    while True:
-        key = _take(data, position)
-        if key.lastgroup == "end":
-            return entries, key.end()
-        if key.lastgroup != "name":
-            raise CheckFailed(f"The PDF has a dictionary whose key is not a name at byte {position}.")
-        name = _decode_name(key["name"])
+    while (entry := _ENTRY.match(data, position)) is not None:
+        name = _decode_name(entry["key"])
         if name in entries:
             raise CheckFailed(f"The PDF has a dictionary with {name} twice at byte {position}.")
-        entries[name], position = _parse_token(data, _take(data, key.end()), depth)
+        entries[name], position = _parse_token(data, entry, depth)
+    last = _take(data, position)
+    if last.lastgroup != "end":
+        raise CheckFailed(f"The PDF has a dictionary whose entry is not a name and a value at byte {position}.")
+    return entries, last.end()
 
 
 def _parse_array(data: bytes | memoryview, position: int, depth: int) -> tuple[list[PdfValue], int]:

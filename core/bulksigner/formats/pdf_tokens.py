@@ -24,8 +24,8 @@ Entries: TypeAlias = "dict[bytes, bytes]"
 """A dictionary: names with their slash, and values as they are written."""
 
 _MOST_DEPTH = 24
-_TOKEN = re.compile(
-    rb"""[\0\t\n\f\r ]*+(?:
+_BLANK = rb"[\0\t\n\f\r ]*+"
+_VALUE = rb"""(?:
     (?P<open><<|\[)|(?P<close>>>|\])
     |(?P<name>/[!$&'*-.0-;=?-Z\\^-z|~]++)
     |(?P<scalar>
@@ -33,9 +33,10 @@ _TOKEN = re.compile(
         (?=[\0\t\n\f\r ()<>\[\]/]|\Z)
         |<(?:[0-9A-Fa-f]{2})*+>
         |\((?:[^()\\\r]++|\\[nrtbf()\\]|\\[0-7]{1,3})*+\)
-    ))""",
-    re.VERBOSE,
-)
+    ))"""
+_TOKEN = re.compile(_BLANK + _VALUE, re.VERBOSE)
+# Key and value of an entry in one step: dictionaries are nearly all that is read.
+_ENTRY = re.compile(_BLANK + rb"(?P<key>/[!$&'*-.0-;=?-Z\\^-z|~]++)" + _BLANK + _VALUE, re.VERBOSE)
 # The children of a page tree may be thousands.
 _REFERENCES = re.compile(
     rb"""[\0\t\n\f\r ]*+\[[\0\t\n\f\r ]*+
@@ -60,7 +61,10 @@ def read_entries(data: bytes | memoryview, position: int) -> tuple[Entries, int]
 
 def read_value(data: bytes | memoryview, position: int, depth: int = 0) -> tuple[bytes, int]:
     """Read any value as it is written, and tell where it ends; what is nested in it is looked at, too."""
-    token = _take(data, position)
+    return _read_token(data, _take(data, position), depth)
+
+
+def _read_token(data: bytes | memoryview, token: re.Match[bytes], depth: int) -> tuple[bytes, int]:
     kind, end = token.lastgroup, token.end()
     if kind in ("name", "scalar"):
         return token[kind], end
@@ -69,11 +73,11 @@ def read_value(data: bytes | memoryview, position: int, depth: int = 0) -> tuple
     start = token.start("open")
     if token["open"] == b"<<":
         _, end = _read_entries(data, end, depth + 1)
-    elif (references := _REFERENCES.match(data, position)) is not None:
+    elif (references := _REFERENCES.match(data, start)) is not None:
         end = references.end()
     else:
         while (member := _take(data, end)).lastgroup != "close":
-            _, end = read_value(data, end, depth + 1)
+            _, end = _read_token(data, member, depth + 1)
         if member["close"] != b"]":
             raise Unusual("an array that a dictionary ends")
         end = member.end()
@@ -86,8 +90,8 @@ def members_of(array: bytes) -> list[bytes]:
         raise Unusual("no array")
     members = []
     position = 1
-    while _take(array, position).lastgroup != "close":
-        member, position = read_value(array, position)
+    while (token := _take(array, position)).lastgroup != "close":
+        member, position = _read_token(array, token, 0)
         members.append(member)
     return members
 
@@ -114,14 +118,15 @@ def write_entries(entries: Entries) -> bytes:
 
 def _read_entries(data: bytes | memoryview, position: int, depth: int) -> tuple[Entries, int]:
     entries: Entries = {}
-    while (key := _take(data, position)).lastgroup == "name":
-        name = key["name"]
+    while (entry := _ENTRY.match(data, position)) is not None:
+        name = entry["key"]
         if name in entries:
             raise Unusual("an entry that is there twice")
-        entries[name], position = read_value(data, key.end(), depth)
-    if key["close"] != b">>":
-        raise Unusual("an entry without a name")
-    return entries, key.end()
+        entries[name], position = _read_token(data, entry, depth)
+    last = _take(data, position)
+    if last["close"] != b">>":
+        raise Unusual("an entry without a name and a value")
+    return entries, last.end()
 
 
 def _take(data: bytes | memoryview, position: int) -> re.Match[bytes]:

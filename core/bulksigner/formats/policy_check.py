@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Collection
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -38,8 +39,14 @@ def check_policy_value(value: Element | None, expected: PolicyIdentifier | None)
         return
     if value is None:
         raise CheckFailed("The signed attribute sigPolicyId is missing.")
+    _compare_policy(value.encoded, expected)
+
+
+@functools.lru_cache(maxsize=64)
+def _compare_policy(value: bytes, expected: PolicyIdentifier) -> None:
+    """Compare them; the same pair comes with every file of a policy."""
     what = "sigPolicyId"
-    outer = Reader(value.encoded, what).take(SEQUENCE).reader(what)
+    outer = Reader(value, what).take(SEQUENCE).reader(what)
     oid = dotted(outer.take(OBJECT_IDENTIFIER))
     hashed = outer.take(SEQUENCE).reader(what)
     algorithm = hashed.take(SEQUENCE).reader(what)

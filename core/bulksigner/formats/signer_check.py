@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 import attrs
@@ -59,6 +60,10 @@ FORBIDDEN_IN_PDF = {
 }
 """Signed attributes that the PAdES policies forbid (ICP-Brasil, table A.14)."""
 
+_TIMES = {
+    0x17: re.compile(rb"(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z"),
+    0x18: re.compile(rb"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z"),
+}
 _NULL = b"\x05\x00"
 _DIGESTS = {
     bytes.fromhex("0609608648016503040201"): "sha256",
@@ -122,7 +127,7 @@ def check_signer(
     reader = Reader(after_content, "CMS")
     held = reader.take(0xA0)
     infos = reader.take(0xA1) if proof is not None and reader.next_is(0xA1) else None
-    certificates = [member.encoded for member in held.reader("CMS certificates").take_all()]
+    certificates = _list_certificates(held.content)
     if certificate not in certificates:
         raise CheckFailed("The signature does not contain the signer's certificate.")
     if proof is None or proof.spec.required_unsigned:
@@ -153,7 +158,7 @@ def check_signer(
     if spec is not None:
         check_key(signer.public_key, algorithm, digest, spec)
     values = _read_attributes(attributes, forbidden or {})
-    facts = _check_attributes(values, message_digest, certificate, signer, is_counter=is_counter)
+    facts = _check_attributes(values, message_digest, certificate, is_counter=is_counter)
     if spec is not None:
         _check_policy(values, spec, is_counter=is_counter)
         check_moment(facts, spec)
@@ -183,7 +188,7 @@ def _read_attributes(attributes: Element, forbidden: dict[bytes, str]) -> dict[b
 
 
 def _check_attributes(
-    values: dict[bytes, Element], message_digest: bytes, certificate: bytes, signer: _Signer, *, is_counter: bool
+    values: dict[bytes, Element], message_digest: bytes, certificate: bytes, *, is_counter: bool
 ) -> datetime.datetime | None:
     if is_counter:
         if _CONTENT_TYPE in values:
@@ -195,7 +200,7 @@ def _check_attributes(
         raise CheckFailed("The signed attribute messageDigest is missing or is not the digest of the content.")
     if _SIGNING_CERTIFICATE_V2 not in values:
         raise CheckFailed("The signed attribute signingCertificateV2 is missing.")
-    _check_ess(values[_SIGNING_CERTIFICATE_V2], certificate, signer)
+    _check_ess(values[_SIGNING_CERTIFICATE_V2].encoded, certificate)
     moment = values.get(_SIGNING_TIME)
     return None if moment is None else _read_time(moment)
 
@@ -205,13 +210,21 @@ def _check_policy(values: dict[bytes, Element], spec: SignatureSpec, *, is_count
         check_policy_value(values.get(SIGNATURE_POLICY), None)
         return
     if spec.required_signed:
-        check_attributes({dotted(Reader(kind, "signed attribute").take()) for kind in values}, spec)
+        check_attributes(set(map(_name_attribute, values)), spec)
     check_policy_value(values.get(SIGNATURE_POLICY), spec.policy)
 
 
-def _check_ess(value: Element, certificate: bytes, signer: _Signer) -> None:
+@functools.lru_cache(maxsize=64)
+def _name_attribute(kind: bytes) -> str:
+    return dotted(Reader(kind, "signed attribute").take())
+
+
+@functools.lru_cache(maxsize=64)
+def _check_ess(value: bytes, certificate: bytes) -> None:
+    """Hold signingCertificateV2 against the certificate; the same pair comes with every file of a key."""
     what = "signingCertificateV2"
-    outer = value.reader(what)
+    signer = _read_certificate(certificate)
+    outer = Reader(value, what).take().reader(what)
     identifiers = outer.take(SEQUENCE).reader(what)
     outer.finish()
     identifier = identifiers.take(SEQUENCE).reader(what)
@@ -232,13 +245,17 @@ def _check_ess(value: Element, certificate: bytes, signer: _Signer) -> None:
 
 
 def _read_time(value: Element) -> datetime.datetime:
+    match = _TIMES[value.tag].fullmatch(value.content) if value.tag in _TIMES else None
+    if match is None:
+        raise CheckFailed("The signed attribute signingTime is not a time.")
+    year, month, day, hour, minute, second = map(int, match.groups())
+    if value.tag == 0x17:
+        # RFC 5280 4.1.2.5.1: two digits from 50 on mean 19xx.
+        year += 1900 if year >= 50 else 2000
     try:
-        pattern = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}[value.tag]
-        moment = datetime.datetime.strptime(value.content.decode("ascii"), pattern).replace(tzinfo=datetime.UTC)
-    except (KeyError, ValueError) as error:
+        return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+    except ValueError as error:
         raise CheckFailed("The signed attribute signingTime is not a time.") from error
-    # RFC 5280 4.1.2.5.1: two digits from 50 on mean 19xx; strptime has its turn of the century at 69.
-    return moment.replace(year=moment.year - 100) if value.tag == 0x17 and moment.year >= 2050 else moment
 
 
 def _name_signature(algorithm: bytes, signer: _Signer) -> tuple[KeyAlgorithm, str]:
@@ -276,7 +293,12 @@ def _read_certificate(certificate: bytes) -> _Signer:
     return _Signer(public_key, issuer=fields.take(SEQUENCE).encoded, serial=serial)
 
 
-def _check_issuers(certificate: bytes, certificates: list[bytes]) -> None:
+@functools.lru_cache(maxsize=16)
+def _list_certificates(held: bytes) -> tuple[bytes, ...]:
+    return tuple(member.encoded for member in Reader(held, "CMS certificates").take_all())
+
+
+def _check_issuers(certificate: bytes, certificates: tuple[bytes, ...]) -> None:
     """Follow the issuers that are inside up from the signer; a damaged one would make the file useless elsewhere."""
     others = tuple(encoded for encoded in certificates if encoded != certificate)
     if len(others) + 1 != len(certificates):

@@ -80,10 +80,12 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     data = artifact.read(limit + 1)
     if len(data) > limit:
         raise CheckFailed(f"The signed file is more than {most} bytes longer than the original.")
-    measured = Measured(len(data), hashlib.sha256(data).digest())
-    start, end = find_last_child(data)
-    original = hashlib.sha256(memoryview(data)[:start])
-    original.update(memoryview(data)[end:])
+    start, end = find_last_child(data, len(data) - expectation.original.length)
+    view = memoryview(data)
+    whole = hashlib.sha256(view[:start])
+    original = whole.copy()
+    original.update(view[end:])
+    whole.update(view[start:])
     if (len(data) - end + start, original.digest()) != (expectation.original.length, expectation.original.sha256):
         raise CheckFailed("Without its signature the signed file is not the original, byte for byte.")
     root = parse_artifact(data)
@@ -99,7 +101,7 @@ def check_xml(artifact: BinaryIO, expectation: Expectation) -> Checked:
     covered = _verify_references(root, parts, spec.xml_element if spec is not None else "")
     if proof is not None:
         proof.check(covered, parts.certificates, expectation)
-    return Checked(measured, algorithm, digest, signing_time)
+    return Checked(Measured(len(data), whole.digest()), algorithm, digest, signing_time)
 
 
 def _check_beside(artifact: BinaryIO, expectation: Expectation, spec: SignatureSpec) -> Checked:

@@ -65,6 +65,9 @@ _ENCODINGS: Mapping[str, Mapping[str | None, str]] = MappingProxyType(
 # Names come from the file and end up in messages that are stored.
 _SHOWN = 100
 
+# So few make elements that are nested less deeply than `MAX_DEPTH`, each but the last with two of them.
+_FEW_TAGS = 2 * MAX_DEPTH
+
 _TOO_MANY_NODES = f"more than {MAX_NODES} elements, attributes and other nodes"
 
 # libxml2 writes these raw into a canonical namespace declaration, other verifiers escape them: digests would differ.
@@ -101,7 +104,9 @@ def find_place(data: bytes) -> Place:
     Raises `FormatRefused`; the text names the first defect and its line:column, both from 1.
     """
     scan = _Scan(data)
-    scan.run(data)
+    if not scan.skim(data):
+        scan = _Scan(data)
+        scan.run(data)
     if not data.startswith("</".encode(scan.codec), scan.offset):
         raise FormatRefused("The root element is empty (<name/>); a signature has no place in it without a change.")
     return Place(scan.offset, scan.codec)
@@ -171,12 +176,29 @@ class _Scan:
         parser.EndNamespaceDeclHandler = self._close_namespace
         parser.CommentHandler = parser.ProcessingInstructionHandler = self._count
         parser.StartElementHandler = self._open
-        parser.EndElementHandler = self._close
         self._parser = parser
 
-    def run(self, data: bytes) -> None:
+    def skim(self, data: bytes) -> bool:
+        """Read a file that cannot reach a limit without being called for each element, which is most of the time.
+
+        False where it is longer than that, or where the last end tag it seems to have is none; nothing is found then.
+        """
+        few = data.count(b"<") <= _FEW_TAGS and data.count(b"=") <= MAX_NAMESPACES
+        last_tag = data.rfind(b"</") if few and self._mark in (None, "utf-8") else -1
+        if last_tag < 0:
+            return False
+        self._parser.StartElementHandler = None
+        self._depth = 1
+        self.run(data, last_tag)
+        return self._depth == 0
+
+    def run(self, data: bytes, last_tag: int = 0) -> None:
+        """Read the file, and be told of the end tags from `last_tag` on."""
+        view = memoryview(data)
         try:
-            self._parser.Parse(data, True)
+            self._parser.Parse(view[:last_tag], False)
+            self._parser.EndElementHandler = self._close
+            self._parser.Parse(view[last_tag:], True)
         except expat.ExpatError as error:
             text = expat.errors.messages[error.code]
             place = f"{error.lineno}:{error.offset + 1}"

@@ -35,48 +35,64 @@ _DIGESTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def find_last_child(data: bytes) -> tuple[int, int]:
+def find_last_child(data: bytes, length: int) -> tuple[int, int]:
     """Find the byte range of the root's last child element, which must touch the root's end tag.
 
-    Raises `CheckFailed`, also for a document type, before any other parser sees the file.
+    `length` is what it should have. Raises `CheckFailed`, also for a document type, before any other parser sees the
+    file.
     """
-    depth = start = last_end_tag = root_end_tag = 0
+    codec = _WIDE.get(data[:2], "ascii")
+    # A child of another length than expected is looked for from the start.
+    expected = max(0, data.rfind("</".encode(codec)) - length)
+    found = _find_last_child(data, expected) or _find_last_child(data, 0)
+    if found is not None:
+        start, end_tag, root_end_tag = found
+        closing = ">".encode(codec)
+        end = data.find(closing, end_tag) + len(closing)
+        if end == root_end_tag:
+            return start, end
+    raise CheckFailed("No element ends right before the root's end tag, where the signature must be.")
+
+
+def _find_last_child(data: bytes, first: int) -> tuple[int, int, int] | None:
+    """Return the offsets of the root's last child, of its end tag and of the root's; None if it begins before `first`.
+
+    Elements before `first` are read by expat alone: to be called for each is most of the time that this takes.
+    """
+    depth, child_end_tag, root_end_tag = 0, 0, 0
+    starts: dict[int, int] = {}
     parser = expat.ParserCreate(None, " ")
 
     def refuse(*_declaration: object) -> None:
         raise CheckFailed("The signed file has a DOCTYPE declaration.")
 
     def open_element(_name: str, _attributes: object) -> None:
-        nonlocal depth, start
+        nonlocal depth
         depth += 1
-        if depth == 2:
-            start = parser.CurrentByteIndex
+        starts[depth] = parser.CurrentByteIndex
 
     def close_element(_name: str) -> None:
-        nonlocal depth, last_end_tag, root_end_tag
+        nonlocal depth, child_end_tag, root_end_tag
         depth -= 1
-        if depth == 1:
-            last_end_tag = parser.CurrentByteIndex
-        elif not depth:
-            root_end_tag = parser.CurrentByteIndex
+        child_end_tag, root_end_tag = root_end_tag, parser.CurrentByteIndex
 
     parser.ordered_attributes = True
     parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = open_element
-    parser.EndElementHandler = close_element
+    view = memoryview(data)
     try:
-        parser.Parse(data, True)
+        parser.Parse(view[:first], False)
+        parser.StartElementHandler = open_element
+        parser.EndElementHandler = close_element
+        parser.Parse(view[first:], True)
     except expat.ExpatError as error:
         raise CheckFailed(f"The signed file is not well-formed XML: {error}.") from error
     except (ValueError, LookupError) as error:
         raise CheckFailed("The signed file has characters or an encoding that cannot be read.") from error
     finally:
         parser.StartElementHandler = parser.EndElementHandler = None
-    closing = ">".encode(_WIDE.get(data[:2], "ascii"))
-    end = data.find(closing, last_end_tag) + len(closing) if last_end_tag else -1
-    if end != root_end_tag:
-        raise CheckFailed("No element ends right before the root's end tag, where the signature must be.")
-    return start, end
+    # By now the depth is counted from where the root ended: its children were two deeper.
+    start = starts.get(depth + 2)
+    return None if start is None else (start, child_end_tag, root_end_tag)
 
 
 def parse_artifact(data: bytes) -> etree._Element:

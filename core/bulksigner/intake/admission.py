@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,10 +53,11 @@ class Admission:
         for _, birth in _moved(births.values()):
             self._turned_away.recorded(birth)
 
-    def admit(self, opened: OpenedFolder, birth: Birth, latest: Job | None) -> Birth | Outcome:
+    def admit(self, opened: OpenedFolder, birth: Birth, latest: Job | None, taken: Collection[str]) -> Birth | Outcome:
         """Return the birth to insert: the one given with its metadata, or one that is born Failed.
 
-        `latest` is the last job of the path; one that left its input does not stand in the way of it (PIPE-53).
+        `latest` is the last job of the path; one that left its input does not stand in the way of it (PIPE-53). `taken`
+        has the name of the file when somebody holds it.
         """
         sidecar = NO_SIDECAR
         if opened.has_sidecars:
@@ -67,6 +68,8 @@ class Admission:
             except (ProviderError, OSError) as error:
                 return _stays(birth, f"its sidecar cannot be read: {_words(error)}")
             birth = attrs.evolve(birth, metadata=sidecar.metadata, sidecar_sha256=sidecar.sha256)
+        if birth.file_name not in taken:
+            return birth
         besides = latest.id if latest is not None and latest.input_diverged else None
         holder = self.names.holder_of(birth.file_name, besides=besides)
         return birth if holder is None else self._turn_away(opened, _named_as(birth, holder))

@@ -134,11 +134,12 @@ class EnqueueService:
         ):
             latest = self._jobs.latest_for([birth.original_path for birth in births.values()])
             outcomes = self._skip(batch, births, latest)
+            taken = self._admission.names.taken_among([birth.file_name for birth in births.values()])
             for index, birth in births.items():
                 if index in outcomes:
                     continue
                 opened = batch[index].folder
-                answer = self._admission.admit(opened, birth, latest.get(birth.original_path))
+                answer = self._admission.admit(opened, birth, latest.get(birth.original_path), taken)
                 if isinstance(answer, Outcome):
                     outcomes[index] = answer
                 else:

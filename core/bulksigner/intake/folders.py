@@ -44,6 +44,12 @@ class OpenedFolder:
     guard: FolderGuard | None = None
     watched_by: str = ""
     """How news of the folder comes, and why not otherwise, in words for operators."""
+    _writers: KnowsWriters | None = attrs.field(init=False, repr=False, eq=False)
+
+    @_writers.default
+    def _find_writers(self) -> KnowsWriters | None:
+        # Each file asks, and to ask a protocol whether a folder has it takes longer than to ask the kernel.
+        return self.folder if self.has_events and isinstance(self.folder, KnowsWriters) else None
 
     def find_fault(self) -> str | None:
         """Say why no file may be taken now, though the folder can be listed; None when they may."""
@@ -57,7 +63,7 @@ class OpenedFolder:
 
     def is_being_written(self, name: str) -> bool:
         """Tell whether a program is known to have the file open for writing; on network drives nobody knows."""
-        return self.has_events and isinstance(self.folder, KnowsWriters) and self.folder.is_being_written(name)
+        return self._writers is not None and self._writers.is_being_written(name)
 
     def find_sidecars(self, entries: Iterable[Entry]) -> Mapping[str, Entry]:
         """Return the sidecars of a listing by the names of their files; none where files have none (CFG-183)."""

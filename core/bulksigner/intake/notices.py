@@ -8,6 +8,7 @@ and their folders are listed at intervals besides.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import select
 import struct
@@ -28,6 +29,7 @@ _MASK = _CREATE | _CLOSE_WRITE | _MOVED_TO | _DELETE_SELF | _MOVE_SELF | _ONLY_F
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
+_REST_SECONDS = 0.05
 
 
 class Notices(Protocol):
@@ -167,17 +169,20 @@ class InotifyNotices:
         """Wait until an event says more than that an ignored name was touched."""
         if self._bell is None:
             return
-        poller = select.poll()
-        poller.register(self._bell, select.POLLIN)
+        bell, both = select.poll(), select.poll()
+        bell.register(self._bell, select.POLLIN)
+        both.register(self._bell, select.POLLIN)
         if self._descriptor is not None:
-            poller.register(self._descriptor, select.POLLIN)
-        ends_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        while ready := poller.poll(None if ends_at is None else max(0.0, ends_at - time.monotonic()) * 1000):
+            both.register(self._descriptor, select.POLLIN)
+        ends_at = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while ready := both.poll(_milliseconds_to(ends_at)):
             if any(descriptor == self._bell for descriptor, _ in ready):
                 os.eventfd_read(self._bell)
                 return
             if self._drain():
                 return
+            # Signed inputs are renamed before they are removed, and each would wake this thread.
+            bell.poll(_milliseconds_to(min(ends_at, time.monotonic() + _REST_SECONDS)))
 
     def ring(self) -> None:
         """End the wait."""
@@ -228,6 +233,10 @@ def _parse(events: bytes) -> list[tuple[int, str]]:
         found.append((mask, os.fsdecode(events[offset : offset + length].rstrip(b"\0"))))
         offset += length
     return found
+
+
+def _milliseconds_to(at: float) -> float | None:
+    return None if at == math.inf else max(0.0, at - time.monotonic()) * 1000
 
 
 def _last_error(path: Path) -> OSError:

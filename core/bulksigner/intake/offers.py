@@ -9,7 +9,10 @@ import attrs
 from bulksigner.contract.storage import Entry
 from bulksigner.intake.folders import OpenedFolder
 
-__all__ = ["Offer", "Outcome", "OutcomeKind"]
+__all__ = ["BATCH", "Offer", "Outcome", "OutcomeKind"]
+
+BATCH = 64
+"""Files offered at once: few, so that signing begins with the first, and running jobs wait for none of them long."""
 
 
 class OutcomeKind(enum.Enum):

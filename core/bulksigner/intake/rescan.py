@@ -13,7 +13,7 @@ from bulksigner.contract.errors import ProviderError
 from bulksigner.contract.storage import Entry
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder, OpenedFolders
-from bulksigner.intake.offers import Offer, OutcomeKind
+from bulksigner.intake.offers import BATCH, Offer, OutcomeKind
 from bulksigner.intake.stability import Stability
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bulksigner.settings.model import WatchedFolderSettings
 
 __all__ = ["FolderReport", "RescanReport", "Rescanner"]
-
-_BATCH = 500
 
 log = logging.getLogger(__name__)
 
@@ -151,8 +149,8 @@ class Rescanner:
         return len(scan.stability) > 0
 
     def _offer(self, scan: _Scan, stable: Sequence[Entry]) -> None:
-        for first in range(0, len(stable), _BATCH):
-            batch = stable[first : first + _BATCH]
+        for first in range(0, len(stable), BATCH):
+            batch = stable[first : first + BATCH]
             outcomes = self._service.offer([Offer(scan.opened, entry, is_rescan=True) for entry in batch])
             for entry, outcome in zip(batch, outcomes, strict=True):
                 scan.report.count(outcome.kind, entry.name)

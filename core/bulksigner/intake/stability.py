@@ -26,7 +26,7 @@ class _Track:
     modified_ns: int
     samples: int
     first_at: float
-    sampled_at: float
+    due_at: float
     beside: tuple[int, int] | None
 
 
@@ -48,6 +48,8 @@ class Stability:
         self._timeout_seconds = timeout_seconds
         self._is_being_written = is_being_written
         self._tracks: dict[str, _Track] = {}
+        self.next_at: float | None = None
+        """When the first file is due for a sample that counts, as of the last one."""
 
     def __len__(self) -> int:
         return len(self._tracks)
@@ -62,17 +64,18 @@ class Stability:
         """
         observed = Observed([], [])
         tracks: dict[str, _Track] = {}
+        due_at = now + self._interval_seconds
         for entry in candidates:
             track = self._tracks.get(entry.name)
             sidecar = beside.get(entry.name)
             look = None if sidecar is None else (sidecar.length, sidecar.modified_ns)
             if track is None:
-                track = _Track(entry.length, entry.modified_ns, 1, now, now, look)
+                track = _Track(entry.length, entry.modified_ns, 1, now, due_at, look)
             elif (entry.length, entry.modified_ns, look) != (track.length, track.modified_ns, track.beside):
-                track = _Track(entry.length, entry.modified_ns, 1, track.first_at, now, look)
-            elif now - track.sampled_at >= self._interval_seconds:
+                track = _Track(entry.length, entry.modified_ns, 1, track.first_at, due_at, look)
+            elif now >= track.due_at:
                 track.samples += 1
-                track.sampled_at = now
+                track.due_at = due_at
             if track.samples >= self._required and not self._is_written(entry, sidecar):
                 observed.stable.append(entry)
             elif now - track.first_at >= self._timeout_seconds:
@@ -80,6 +83,7 @@ class Stability:
             else:
                 tracks[entry.name] = track
         self._tracks = tracks
+        self.next_at = min((track.due_at for track in tracks.values()), default=None)
         return observed
 
     def _is_written(self, entry: Entry, sidecar: Entry | None) -> bool:

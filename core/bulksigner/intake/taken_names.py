@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from bulksigner.jobs.names import Holder, name_key
 
-__all__ = ["HolderOf", "TakenNames"]
+__all__ = ["Holders", "TakenNames"]
 
 
-class HolderOf(Protocol):
-    """Finds the job that holds a name."""
+class Holders(Protocol):
+    """Finds the jobs that hold names."""
 
-    def __call__(self, file_name: str, *, besides: str | None = None) -> Holder | None: ...
+    def holder_of(self, file_name: str, *, besides: str | None = None) -> Holder | None:
+        """Return the job that holds a name, leaving out the job `besides`; None when nobody does."""
+        ...
+
+    def held_among(self, file_names: Collection[str]) -> Collection[str]:
+        """Return those of the names that somebody holds."""
+        ...
 
 
 class TakenNames:
     """Asks whether a name is taken; off, none ever is (CFG-122)."""
 
-    def __init__(self, holder_of: HolderOf, *, is_on: bool) -> None:
-        self._holder_of = holder_of
+    def __init__(self, holders: Holders, *, is_on: bool) -> None:
+        self._holders = holders
         self._is_on = is_on
         self._busy: set[str] = set()
         self._changed = threading.Condition()
@@ -44,7 +50,11 @@ class TakenNames:
 
     def holder_of(self, file_name: str, *, besides: str | None = None) -> Holder | None:
         """Return the job that holds a name, but for the job `besides`; None when the name is free or the rule off."""
-        return self._holder_of(file_name, besides=besides) if self._is_on else None
+        return self._holders.holder_of(file_name, besides=besides) if self._is_on else None
+
+    def taken_among(self, file_names: Collection[str]) -> Collection[str]:
+        """Return those of the names for which `holder_of` has an answer; none when the rule is off."""
+        return self._holders.held_among(file_names) if self._is_on else ()
 
     def rounds(self, names: Iterable[tuple[int, str]]) -> Iterator[list[int]]:
         """Divide numbered names into rounds in which no name comes twice; the second is decided after the first."""

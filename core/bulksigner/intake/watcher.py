@@ -18,7 +18,7 @@ from bulksigner.contract.storage import Entry
 from bulksigner.intake.enqueue import EnqueueService
 from bulksigner.intake.folders import OpenedFolder
 from bulksigner.intake.notices import Notices
-from bulksigner.intake.offers import Offer, Outcome, OutcomeKind
+from bulksigner.intake.offers import BATCH, Offer, Outcome, OutcomeKind
 from bulksigner.intake.settled import Settled
 from bulksigner.intake.stability import Stability
 from bulksigner.jobs.model import utc_now
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderWatcher", "WatcherState", "WatcherStatus"]
 
-_BATCH = 500
 _UNBOUND_LOOK_SECONDS = 2.0
 _BROKEN_LOOK_SECONDS = 1.0
 _RECHECK_SECONDS = 30.0
 _LONGEST_BACKOFF_SECONDS = 30.0
 _NO_EVENTS_SECONDS = 30.0
+_GATHER_SECONDS = 0.05
+_GATHERS_PER_INTERVAL = 10
+_PAUSE_PER_LOOK = 25
+"""Events wait that many times as long as a look took, so that looking at a full folder leaves time for its files."""
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +101,8 @@ class FolderWatcher:
             settings.stability_timeout_seconds,
             opened.is_being_written,
         )
+        self._gather_seconds = min(_GATHER_SECONDS, self._interval_seconds / _GATHERS_PER_INTERVAL)
+        self._pause_seconds = self._interval_seconds
         self._timeout_seconds = settings.stability_timeout_seconds
         self._most_failures = settings.max_consecutive_failures
         self._fallback_poll_seconds = settings.poll_interval_seconds or _NO_EVENTS_SECONDS
@@ -162,6 +167,7 @@ class FolderWatcher:
 
     def step(self) -> float | None:
         """Look once; return in how many seconds to look again, None when only a notice can make that necessary."""
+        self._pause_seconds = self._interval_seconds
         profile = self._bound(self.folder)
         if profile is None or not profile.stored.enabled:
             self._rest(profile)
@@ -169,6 +175,7 @@ class FolderWatcher:
         self._told = ""
         # The watch comes before the listing: what arrives in between is then noticed, not missed.
         self._watch()
+        began = self._clock()
         fault = self._opened.find_fault()
         if fault is not None:
             self._looking_failed(fault)
@@ -185,6 +192,7 @@ class FolderWatcher:
         now = self._clock()
         fresh = self._settled.sift(entries, now, self._opened.is_candidate_name)
         observed = self._stability.observe(fresh, now, self._opened.find_sidecars(entries) if fresh else {})
+        self._pause_seconds = self._pause_after(self._clock() - began)
         for entry in observed.timed_out:
             log.warning(
                 "Input folder %s: %s did not stand still for %d seconds, or is still open for writing; it is looked at "
@@ -211,9 +219,12 @@ class FolderWatcher:
             if self._state is WatcherState.STOPPED:
                 return
             looked_at = self._clock()
+            # A file that is due does not wait for the pause of events.
+            due_seconds = self._interval_seconds if delay_seconds is None else max(self._gather_seconds, delay_seconds)
             self._notices.wait(delay_seconds)
-            # One look answers for every event of an interval.
-            self._stopping.wait(max(0.0, looked_at + self._interval_seconds - self._clock()))
+            self._stopping.wait(max(0.0, looked_at + min(self._pause_seconds, due_seconds) - self._clock()))
+            # One look answers for every event of the pause.
+            self._notices.wait(0)
 
     def _watch(self) -> None:
         if not self._opened.has_events or self._notices.is_watching:
@@ -244,8 +255,8 @@ class FolderWatcher:
         self._told = line
 
     def _offer(self, stable: Sequence[Entry], now: float) -> None:
-        for first in range(0, len(stable), _BATCH):
-            batch = stable[first : first + _BATCH]
+        for first in range(0, len(stable), BATCH):
+            batch = stable[first : first + BATCH]
             with self._settled.answering(batch):
                 outcomes = self._service.offer([Offer(self._opened, entry) for entry in batch])
                 if self._count(outcomes):
@@ -293,10 +304,12 @@ class FolderWatcher:
             )
         return True
 
+    def _pause_after(self, look_seconds: float) -> float:
+        return min(self._interval_seconds, max(self._gather_seconds, look_seconds * _PAUSE_PER_LOOK))
+
     def _next_look_seconds(self) -> float | None:
-        if len(self._stability):
-            return self._interval_seconds
-        delays = [] if self._settled.next_at is None else [max(0.0, self._settled.next_at - self._clock())]
+        now = self._clock()
+        delays = [max(0.0, at - now) for at in (self._stability.next_at, self._settled.next_at) if at is not None]
         if self._opened.poll_interval_seconds is not None:
             delays.append(self._opened.poll_interval_seconds)
         elif not (self._opened.has_events and self._notices.is_watching and self._notices.is_complete):

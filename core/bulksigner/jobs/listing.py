@@ -12,8 +12,8 @@ import peewee
 
 from bulksigner.jobs.model import HistoryEntry, Job
 from bulksigner.jobs.names import name_key
-from bulksigner.jobs.rows import COLUMNS, read_job
-from bulksigner.jobs.states import JobStatus
+from bulksigner.jobs.rows import COLUMNS, HAS_ENDED, IS_ACTIVE, read_job
+from bulksigner.jobs.states import ACTIVE, TERMINAL, JobStatus
 from bulksigner.records.engines import EngineKind, Store, has_text
 from bulksigner.records.prepared import Prepared, slot
 from bulksigner.records.tables import HistoryRow, JobCountRow, JobRow
@@ -51,9 +51,9 @@ class JobFilter:
 
     @property
     def kinds(self) -> tuple[bool, ...]:
-        """Tell which conditions there are."""
+        """Tell which conditions there are, and whether the status is one of active or one of ended jobs."""
         given = (self.status, self.profile, self.file_name, self.since, self.until)
-        return tuple(value is not None for value in given)
+        return (*(value is not None for value in given), self.status in ACTIVE, self.status in TERMINAL)
 
     @property
     def values(self) -> dict[str, object]:
@@ -78,6 +78,8 @@ def _conditions(kind: EngineKind, kinds: tuple[bool, ...]) -> list[Any]:
         has_text(kind, JobRow.name_key, slot("name")),
         JobRow.created_at >= slot("since"),
         JobRow.created_at < slot("until"),
+        IS_ACTIVE,
+        HAS_ENDED,
     )
     return [condition for condition, is_given in zip(every, kinds, strict=True) if is_given]
 
@@ -99,14 +101,19 @@ def _queries(kind: EngineKind, kinds: tuple[bool, ...]) -> tuple[Prepared, Prepa
 
 
 def _count(kinds: tuple[bool, ...], conditions: list[Any]) -> Any:
-    has_status, has_profile, *others = kinds
-    if any(others):
+    _, has_profile, *others, is_active, has_ended = kinds
+    if any(others) or is_active:
         return _filtered(JobRow.select(peewee.fn.COUNT(JobRow.id)), conditions)
-    # Status and profile are counted by triggers, so that no job is looked at.
-    total = JobCountRow.select(peewee.fn.SUM(JobCountRow.total))
-    if has_status:
-        total = total.where(JobCountRow.status == slot("status"))
-    return total.where(JobCountRow.profile_name == slot("profile")) if has_profile else total
+    # Ended jobs are counted as they end, so that none is looked at.
+    ended = JobCountRow.select(peewee.fn.SUM(JobCountRow.total))
+    if has_profile:
+        ended = ended.where(JobCountRow.profile_name == slot("profile"))
+    if has_ended:
+        return ended.where(JobCountRow.status == slot("status"))
+    # A condition on the profile would have its finished jobs looked at.
+    counted = peewee.Case(None, [(JobRow.profile_name == slot("profile"), JobRow.id)]) if has_profile else JobRow.id
+    active = JobRow.select(peewee.fn.COUNT(counted)).where(IS_ACTIVE)
+    return peewee.Select([], [peewee.fn.COALESCE(ended, 0) + peewee.fn.COALESCE(active, 0)])
 
 
 @functools.cache

@@ -43,7 +43,7 @@ class JobSource(enum.Enum):
     SIGNER = "Signer"
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # a copy with changes is two dictionaries then (`jobs.rows.with_changes`)
 class Job:
     """One attempt to sign one file, as read at `row_version`; columns of PIPE-01, hashes in hex, times in UTC.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import unicodedata
+from collections.abc import Collection
 
 import attrs
 import peewee
@@ -12,7 +13,7 @@ from bulksigner.contract.errors import NotAllowed, NotFound
 from bulksigner.jobs.model import Job, JobSource
 from bulksigner.jobs.states import ACTIVE, JobStatus
 from bulksigner.records.events import Event, write_event
-from bulksigner.records.prepared import Prepared, literal, slot
+from bulksigner.records.prepared import Asked, Prepared, literal, slot
 from bulksigner.records.store import Store
 from bulksigner.records.tables import HeldFileNameRow, JobRow
 
@@ -22,14 +23,15 @@ HOLDING = ACTIVE | {JobStatus.COMPLETED}
 """The statuses in which a job holds the name of its file; a failed or cancelled one reserves nothing."""
 
 # Spelled as the planner of the partial index needs it. A remote document has a title, not a file name.
+_IS_HOLDING = (
+    JobRow.status.in_([literal(status) for status in JobStatus if status in HOLDING])
+    & (JobRow.source != literal(JobSource.SIGNER))
+    # All but those that failed at their birth.
+    & JobRow.queued_at.is_null(False)
+)
 _JOB = (
     JobRow.select(JobRow.id, JobRow.status, peewee.SQL("0").alias("is_removed"))
-    .where(
-        JobRow.name_key == slot("name_key"),
-        JobRow.status.in_([literal(status) for status in JobStatus if status in HOLDING]),
-        JobRow.source != literal(JobSource.SIGNER),
-        JobRow.id != slot("besides"),
-    )
+    .where(JobRow.name_key == slot("name_key"), _IS_HOLDING, JobRow.id != slot("besides"))
     .order_by(JobRow.name_key, JobRow.created_at.desc())
     .limit(1)
 )
@@ -38,6 +40,11 @@ _REMOVED = HeldFileNameRow.select(
 ).where(HeldFileNameRow.name_key == slot("name_key"))
 # In one statement, since each file that arrives asks; both halves look into one place of an index.
 _HOLDERS = Prepared(peewee.Select([_JOB], [_JOB.c.id, _JOB.c.status, _JOB.c.is_removed]).union_all(_REMOVED))
+_ASKED = Asked(32)
+_HELD = _ASKED.where(
+    peewee.fn.EXISTS(JobRow.select(peewee.SQL("1")).where(JobRow.name_key == _ASKED.text, _IS_HOLDING))
+    | peewee.fn.EXISTS(HeldFileNameRow.select(peewee.SQL("1")).where(HeldFileNameRow.name_key == _ASKED.text))
+)
 _FORGET = Prepared(HeldFileNameRow.delete().where(HeldFileNameRow.name_key == slot("name_key")))
 _FORGET_ALL = Prepared(HeldFileNameRow.delete())
 _HOLD = Prepared(
@@ -101,6 +108,20 @@ class Names:
         rows = self._store.read(lambda: self._store.execute(_HOLDERS, **values).rows)
         found = [Holder(row[0], JobStatus(row[1]), bool(row[2])) for row in rows]
         return min(found, key=lambda holder: holder.is_removed, default=None)
+
+    def held_among(self, file_names: Collection[str]) -> set[str]:
+        """Return those of the names that somebody holds, at a fraction of the cost of asking who holds each."""
+        keys = {name: name_key(name) for name in file_names}
+
+        def look() -> set[str]:
+            return {
+                row[0]
+                for asked in _ASKED.groups(list(keys.values()))
+                for row in self._store.execute(_HELD, **asked).rows
+            }
+
+        held = self._store.read(look)
+        return {name for name, key in keys.items() if key in held}
 
     def release(self, file_name: str, actor: str, at: datetime.datetime) -> Holder:
         """Free a name that a removed job left held, and return who held it (STA-68).

@@ -11,17 +11,18 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
+import peewee
 
 from bulksigner.contract.errors import RaceLost
 from bulksigner.jobs.model import PATH_LIMIT, Birth, Changed, Job, Owner, new_id, path_key, utc_now
 from bulksigner.jobs.names import name_key
-from bulksigner.jobs.rows import COLUMNS, NAMES, job_values, read_job, write_history, write_history_lines
+from bulksigner.jobs.rows import COLUMNS, IS_ACTIVE, NAMES, job_values, read_job, write_history_lines
 from bulksigner.jobs.states import BIRTHS, TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.jobs.store import Jobs, change_of
 from bulksigner.records.engines import Act, EngineKind, Store, is_picked
 from bulksigner.records.events import write_event
 from bulksigner.records.prepared import Prepared, literal, slot
-from bulksigner.records.tables import HistoryRow, JobRow
+from bulksigner.records.tables import HistoryRow, JobCountRow, JobRow, PipelineStateRow
 
 __all__ = ["Enqueued", "Outcome", "Queue", "Wake"]
 
@@ -47,9 +48,31 @@ _COUNT_PARENT = Prepared(
     )
 )
 
+# Where a trigger would slow down every birth.
+_COUNT_ENDED = Prepared(
+    JobCountRow.insert(
+        {
+            JobCountRow.profile_name: slot("profile_name"),
+            JobCountRow.status: slot("status"),
+            JobCountRow.shard: 0,
+            JobCountRow.total: 1,
+        }
+    ).on_conflict(
+        conflict_target=[JobCountRow.profile_name, JobCountRow.status, JobCountRow.shard],
+        update={JobCountRow.total: JobCountRow.total + 1},
+    )
+)
+# Without a row, which no migration leaves behind, there is a pause too.
+_NO_PAUSE = peewee.fn.EXISTS(
+    PipelineStateRow.select(peewee.SQL("1")).where(PipelineStateRow.id == 1, PipelineStateRow.paused == slot("paused"))
+)
 
-def _claim(kind: EngineKind, *, is_chosen: bool, held_count: int = 0) -> Prepared:
+
+@functools.cache
+def _claim(kind: EngineKind, *, is_chosen: bool, heeds_pause: bool, held_count: int) -> Prepared:
     is_open = JobRow.status == literal(JobStatus.QUEUED)
+    if heeds_pause:
+        is_open &= _NO_PAUSE
     if is_chosen:
         is_open &= JobRow.id.in_([slot(name) for name in _CHOSEN])
     if held_count:
@@ -76,11 +99,6 @@ def _is_not_held(count: int) -> Any:
 
 
 @functools.cache
-def _claim_beside_held(kind: EngineKind, is_chosen: bool, held_count: int) -> Prepared:
-    return _claim(kind, is_chosen=is_chosen, held_count=held_count)
-
-
-@functools.cache
 def _waiting_beside_held(held_count: int) -> Prepared:
     return _waiting((JobRow.status == literal(JobStatus.QUEUED)) & _is_not_held(held_count))
 
@@ -95,11 +113,11 @@ def _waiting(condition: Any) -> Prepared:
     )
 
 
-_CLAIM = {(kind, chosen): _claim(kind, is_chosen=chosen) for kind in EngineKind for chosen in (False, True)}
 _WAITING = _waiting(JobRow.status == literal(JobStatus.QUEUED))
 _CLAIMED_AT = Prepared(
     JobRow.select(*COLUMNS).where(
         JobRow.status == literal(JobStatus.PROCESSING),
+        IS_ACTIVE,
         JobRow.owner_identity == slot("identity"),
         JobRow.owner_incarnation == slot("incarnation"),
         JobRow.updated_at == slot("now"),
@@ -208,8 +226,9 @@ class Queue:
         order = sorted(range(len(births)), key=keys.__getitem__)
 
         def act() -> list[Enqueued]:
-            answers = {index: self._bear(births[index], jobs[index], keys[index]) for index in order}
-            return [answers[index] for index in range(len(births))]
+            given = [(births[index], job, keys[index]) for index in order if (job := jobs[index]) is not None]
+            born = self._bear(given)
+            return [self._answer(birth, job, born) for birth, job in zip(births, jobs, strict=True)]
 
         def settle() -> list[Enqueued] | None:
             answers = [self._found(birth, job) for birth, job in zip(births, jobs, strict=True)]
@@ -224,16 +243,18 @@ class Queue:
         """Take up to `limit` of the oldest queued jobs and wait for it; see `claiming`."""
         return self._store.carry_out(self.claiming(limit, owner))
 
-    def claiming(self, limit: int, owner: Owner, chosen: Sequence[str] | None = None) -> Act[list[Changed]]:
+    def claiming(
+        self, limit: int, owner: Owner, chosen: Sequence[str] | None = None, *, heeds_pause: bool = False
+    ) -> Act[list[Changed]]:
         """Return the act that takes up to `limit` of the oldest queued jobs for `owner`, in one statement (PERF-08).
 
-        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129).
+        With `chosen`, 1 to 32 ids, only those of them that are still queued (PIPE-129). With `heeds_pause` none during
+        a pause, for which the same statement looks (CLU-55).
         """
         held = self._held
-        statement = (
-            _CLAIM[self._store.kind, chosen is not None]
-            if held is None
-            else _claim_beside_held(self._store.kind, chosen is not None, len(held.places))
+        held_count = 0 if held is None else len(held.places)
+        statement = _claim(
+            self._store.kind, is_chosen=chosen is not None, heeds_pause=heeds_pause, held_count=held_count
         )
         # Unused places repeat the last id.
         places = {name: chosen[min(place, len(chosen) - 1)] for place, name in enumerate(_CHOSEN)} if chosen else {}
@@ -248,7 +269,8 @@ class Queue:
             return [Changed(job, change_of(job, "claim", JobStatus.QUEUED, _CLAIMED), wakes=False) for job in claimed]
 
         def act() -> list[Changed]:
-            claimed = changes(self._store.execute(statement, limit=limit, **mine, **places, **passed_over).rows)
+            rows = self._store.execute(statement, limit=limit, paused=False, **mine, **places, **passed_over).rows
+            claimed = changes(rows)
             if held is not None and chosen is None:
                 held.seen([changed.job for changed in claimed], limit, now)
             if claimed:
@@ -268,25 +290,40 @@ class Queue:
         rows = self._store.read(lambda: self._store.execute(statement, offset=offset, limit=limit, **places).rows)
         return [(row[0], row[1]) for row in rows]
 
-    def _bear(self, birth: Birth, job: Job | None, key: str) -> Enqueued:
+    def _bear(self, given: Sequence[tuple[Birth, Job, str]]) -> set[str]:
+        """Insert births, jobs and path keys in the act under way; return the ids of those that were not refused."""
+        for birth, _, _ in given:
+            # With no step it only sees the parent and keeps it from being removed: a birth that is refused leaves no
+            # trace.
+            self._count_parent(birth, steps=0)
+        rows = [{**job_values(job), "path_key": key, "name_key": name_key(job.file_name)} for _, job, key in given]
+        if self._store.execute_each(_INSERT, rows) != len(rows):
+            given = [one for one in given if self._jobs.get(one[1].id) == one[1]]
+        lines: dict[str, list[Job]] = {}
+        for birth, job, _ in given:
+            lines.setdefault(birth.message, []).append(job)
+            self._count_parent(birth, steps=1)
+            if job.completed_at is not None and self._store.kind is EngineKind.SQLITE:
+                self._store.execute(_COUNT_ENDED, profile_name=job.profile_name, status=job.status)
+            if birth.parent_job_id is not None and birth.parent_message is not None:
+                self._store.execute(
+                    _NOTE_PARENT, at=job.created_at, message=birth.parent_message, parent_id=birth.parent_job_id
+                )
+            if birth.operational_event is not None:
+                write_event(self._store, birth.operational_event, job.created_at)
+        for message, jobs in lines.items():
+            write_history_lines(self._store, jobs, message)
+        return {job.id for _, job, _ in given}
+
+    def _answer(self, birth: Birth, job: Job | None, born: Collection[str]) -> Enqueued:
         if job is None:
             return Enqueued(Outcome.PATH_TOO_LONG, None, None)
-        # With no step it only sees the parent and keeps it from being removed: a birth that is refused leaves no trace.
-        self._count_parent(birth, steps=0)
-        if self._store.execute(_INSERT, path_key=key, name_key=name_key(job.file_name), **job_values(job)).count != 1:
-            holder = self._jobs.active_for(job.original_path)
-            if holder is None:
-                raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
-            return Enqueued(Outcome.ALREADY_ACTIVE, holder, None)
-        self._count_parent(birth, steps=1)
-        write_history(self._store, job.id, job.created_at, job.status, birth.message)
-        if birth.parent_job_id is not None and birth.parent_message is not None:
-            self._store.execute(
-                _NOTE_PARENT, at=job.created_at, message=birth.parent_message, parent_id=birth.parent_job_id
-            )
-        if birth.operational_event is not None:
-            write_event(self._store, birth.operational_event, job.created_at)
-        return _born(birth, job)
+        if job.id in born:
+            return _born(birth, job)
+        holder = self._jobs.active_for(job.original_path)
+        if holder is None:
+            raise RuntimeError(f"job {job.id} was refused and no active job has its path: its id is taken")
+        return Enqueued(Outcome.ALREADY_ACTIVE, holder, None)
 
     def _count_parent(self, birth: Birth, *, steps: int) -> None:
         """Refuse the child of a job that was deleted meanwhile, or is being deleted, also by another process."""

@@ -12,14 +12,14 @@ import peewee
 from bulksigner.contract.errors import RaceLost
 from bulksigner.contract.observe import JobChange
 from bulksigner.jobs.model import Changed, Job, path_key, utc_now
-from bulksigner.jobs.rows import COLUMNS, NAMES, read_job, with_changes, write_history
-from bulksigner.jobs.states import ACTIVE, TERMINAL, Actor, JobStatus, find_transition
+from bulksigner.jobs.rows import COLUMNS, IS_ACTIVE, NAMES, read_job, with_changes, write_history
+from bulksigner.jobs.states import TERMINAL, Actor, JobStatus, find_transition
 from bulksigner.records.events import Event, write_event
-from bulksigner.records.prepared import Prepared, literal, slot
+from bulksigner.records.prepared import Asked, Prepared, literal, slot
 from bulksigner.records.store import Act, Store
 from bulksigner.records.tables import JobCountRow, JobRow
 
-__all__ = ["ACTIVE_PATH", "Jobs", "change_of"]
+__all__ = ["Jobs", "change_of"]
 
 OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 """Where nobody has the job: entering ends an ownership."""
@@ -27,22 +27,25 @@ OWNERLESS = frozenset((JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL))
 _KEPT = ("id", "status", "created_at", "queued_at", "updated_at", "completed_at", "row_version")
 _SETTABLE = frozenset(NAMES) - frozenset(_KEPT) - {"metadata", "sidecar_sha256"}
 
-ACTIVE_PATH = JobRow.status.in_([literal(status) for status in JobStatus if status in ACTIVE])
-"""The condition of the partial unique index, spelled as its planner needs it."""
-
 _GET = Prepared(JobRow.select(*COLUMNS).where(JobRow.id == slot("id")))
-_ACTIVE_FOR = Prepared(JobRow.select(*COLUMNS).where(JobRow.path_key == slot("path_key"), ACTIVE_PATH))
+_ACTIVE_FOR = Prepared(JobRow.select(*COLUMNS).where(JobRow.path_key == slot("path_key"), IS_ACTIVE))
 _LATEST_FOR = Prepared(
     JobRow.select(*COLUMNS)
     .where(JobRow.path_key == slot("path_key"))
     .order_by(JobRow.created_at.desc(), JobRow.id.desc())
     .limit(1)
 )
+_ASKED = Asked(32)
+_KNOWN_PATHS = _ASKED.where(peewee.fn.EXISTS(JobRow.select(peewee.SQL("1")).where(JobRow.path_key == _ASKED.text)))
 _IN_FLIGHT = Prepared(
-    JobRow.select(*COLUMNS).where(JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]))
+    JobRow.select(*COLUMNS).where(
+        JobRow.status.in_([literal(JobStatus.PROCESSING), literal(JobStatus.VERIFYING)]), IS_ACTIVE
+    )
 )
 _COUNTS = Prepared(
-    JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total)).group_by(JobCountRow.status)
+    JobCountRow.select(JobCountRow.status, peewee.fn.SUM(JobCountRow.total))
+    .group_by(JobCountRow.status)
+    .union_all(JobRow.select(JobRow.status, peewee.fn.COUNT(JobRow.id)).where(IS_ACTIVE).group_by(JobRow.status))
 )
 
 
@@ -176,9 +179,17 @@ class Jobs:
 
     def latest_for(self, paths: Sequence[str]) -> Mapping[str, Job]:
         """Return the most recent job of each path that has one (PIPE-44)."""
+        keys = {path: path_key(path) for path in paths}
 
         def look() -> dict[str, Job]:
-            found = ((path, self._store.execute(_LATEST_FOR, path_key=path_key(path)).rows) for path in paths)
+            # Most files are new, and to ask which are not costs a fraction of asking for the job of each.
+            known = {
+                row[0]
+                for asked in _ASKED.groups(list(keys.values()))
+                for row in self._store.execute(_KNOWN_PATHS, **asked).rows
+            }
+            spelled = {path: key for path, key in keys.items() if key in known}
+            found = ((path, self._store.execute(_LATEST_FOR, path_key=key).rows) for path, key in spelled.items())
             return {path: read_job(rows[0]) for path, rows in found if rows}
 
         return self._store.read(look)

@@ -109,9 +109,21 @@ class LineFormatter(logging.Formatter):
         super().__init__()
         self._scrubber = scrubber
         self._second = (-1, "")
+        self._latest: tuple[logging.LogRecord | None, str] = (None, "")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end; below it those of a traceback, each indented by four blanks (STA-58)."""
+        """Return the line, without its end; below it those of a traceback, each indented by four blanks (STA-58).
+
+        The handlers ask one after the other for the same record; it is rendered once.
+        """
+        known, line = self._latest
+        if known is not record:
+            line = self._line(record)
+            # One with an error is let go of, and with it all that the error holds.
+            self._latest = (None if record.exc_info else record, line)
+        return line
+
+    def _line(self, record: logging.LogRecord) -> str:
         properties: dict[str, object] = dict(getattr(record, "facts", ()))
         context = CONTEXT.get(None)
         if context:
@@ -184,8 +196,9 @@ def configure(
         handlers.append(_LineHandler(sys.stdout if stream is None else stream))
     if sinks.files is not None:
         handlers.append(LogFileHandler(sinks.files))
+    formatter = LineFormatter(scrubber)
     for handler in handlers:
-        handler.setFormatter(LineFormatter(scrubber))
+        handler.setFormatter(formatter)
         handler.setLevel(sinks.minimum)
         root.addHandler(handler)
     root.setLevel(level)

@@ -38,16 +38,21 @@ class Effect(Generic[T]):
 
 
 class Started(Generic[T]):
-    """An effect that begins at once and is awaited later, or never."""
+    """Something under way that is awaited later, or never; whoever carries it out calls `end`, from any thread."""
 
-    def __init__(self, effect: Effect[T]) -> None:
+    def __init__(self, behind: Started[Any] | None = None) -> None:
+        """Begin to wait; what it takes is measured from now, or from the end of what it is carried out behind."""
         self._guard = threading.Lock()
         self._outcome: tuple[Any, BaseException | None] | None = None
         self._waiting: Done | None = None
-        self._began = time.monotonic()
-        self.seconds = 0.0
-        """How long it took, once it is over."""
-        effect.begin(self._end)
+        self._behind = behind
+        self._began = time.monotonic() if behind is None else 0.0
+        self._ended = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it took, once it is over."""
+        return self._ended - (self._began if self._behind is None else self._behind._ended)
 
     def __await__(self) -> Generator[Any, Any, T]:
         value: T = yield Effect[T](self._wait)
@@ -60,9 +65,10 @@ class Started(Generic[T]):
                 return
         done(*self._outcome)
 
-    def _end(self, value: Any, error: BaseException | None) -> None:
-        self.seconds = time.monotonic() - self._began
+    def end(self, value: Any, error: BaseException | None) -> None:
+        """Take the outcome."""
         with self._guard:
+            self._ended = time.monotonic()
             self._outcome = (value, error)
             waiting = self._waiting
         if waiting is not None:
@@ -82,7 +88,9 @@ def apart(act: Callable[[], T]) -> Effect[T]:
 class Conductor:
     """Carries on the coroutines whose effects are over; all its methods but `poke` belong to one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, before_waiting: Callable[[], float | None] = lambda: None) -> None:
+        """`before_waiting` is called ahead of each wait, and says how many seconds it may last at most, or None."""
+        self._before_waiting = before_waiting
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._sleepers: list[tuple[float, int, Done]] = []
         self._order = itertools.count()
@@ -128,10 +136,13 @@ class Conductor:
             self._wake_punctual()
 
     def _patience(self, asked_seconds: float | None) -> float | None:
-        if not self._sleepers:
-            return asked_seconds
-        until_first = max(0.0, self._sleepers[0][0] - time.monotonic())
-        return until_first if asked_seconds is None else min(asked_seconds, until_first)
+        limit = self._before_waiting()
+        if limit is None or (asked_seconds is not None and asked_seconds < limit):
+            limit = asked_seconds
+        if self._sleepers:
+            until_first = max(0.0, self._sleepers[0][0] - time.monotonic())
+            limit = until_first if limit is None else min(limit, until_first)
+        return limit
 
     def _wake_punctual(self) -> None:
         while self._sleepers and self._sleepers[0][0] <= time.monotonic():

@@ -84,7 +84,7 @@ class Ending:
         await work.parts.tell(changed)
         if work.divergence and not work.is_input_kept:
             work.parts.inputs.offer_again(work.job)
-        self._to_discard.append(work.parts.roots.job_folder(work.job.id))
+        self._to_discard.append(work.folder)
 
     async def fail(self, work: Work, step: Step, error: BaseException) -> None:
         """Keep the job's folder under `error/`, then record Failed with code and text (PIPE-86)."""

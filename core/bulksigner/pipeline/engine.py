@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bulksigner.contract.certificate import OpenedKey
@@ -20,7 +20,7 @@ from bulksigner.profiles.model import KeyReference
 if TYPE_CHECKING:
     from bulksigner.trust.stamping import Stamping
 
-__all__ = ["Engine", "InProcessEngine", "WorkerLost", "ask", "perform"]
+__all__ = ["Engine", "InProcessEngine", "WorkerLost", "ask", "begin_one_by_one", "perform"]
 
 T = TypeVar("T")
 
@@ -53,6 +53,13 @@ class Engine(Protocol):
         """
         ...
 
+    def begin_chain(self, chain: Sequence[tuple[Task[Any], Done]]) -> None:
+        """Take tasks that are carried out one behind the other, by the same worker where there are some.
+
+        When one fails, those behind it are not begun, and fail too. The answers come in order, and may come together.
+        """
+        ...
+
     def find_fault(self) -> str | None:
         """Sign and check a sample of each format where jobs will be; return what went wrong, or None (API-82).
 
@@ -68,6 +75,24 @@ class Engine(Protocol):
 def perform(engine: Engine, task: Task[T]) -> Effect[T]:
     """Return the effect of a task."""
     return Effect(lambda done: engine.begin(task, done))
+
+
+def begin_one_by_one(begin: Callable[[Task[Any], Done], None], chain: Sequence[tuple[Task[Any], Done]]) -> None:
+    """Begin the first task of a chain, and each other one when the one before it has ended well."""
+    (task, done), *behind = chain
+
+    def ended(value: Any, error: BaseException | None) -> None:
+        done(value, error)
+        if error is None and behind:
+            try:
+                begin_one_by_one(begin, behind)
+                return
+            except StepFailed as refused:
+                error = refused
+        for _, left in behind:
+            left(None, error)
+
+    begin(task, ended)
 
 
 def ask(engine: Engine, task: Task[T]) -> T:
@@ -112,6 +137,9 @@ class InProcessEngine:
 
     def begin(self, task: Task[Any], done: Done) -> None:
         self._lanes.put(task, done)
+
+    def begin_chain(self, chain: Sequence[tuple[Task[Any], Done]]) -> None:
+        begin_one_by_one(self.begin, chain)
 
     def find_fault(self) -> str | None:
         return self_test.find_fault(self._formats)

@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
@@ -17,7 +17,7 @@ import attrs
 from bulksigner.lanes import Done
 from bulksigner.pipeline.engine_worker import WorkerBoot, run
 
-__all__ = ["Call", "WorkerChannel"]
+__all__ = ["Call", "Chain", "WorkerChannel"]
 
 _KILL_LIMIT_SECONDS = 5.0
 
@@ -29,22 +29,27 @@ class Call:
     task: object
     done: Done
     limit_seconds: float | None = None
-    began: float = 0.0
+
+
+Chain = tuple[Call, ...]
+"""Calls that one worker carries out one behind the other; those behind one that fails are not begun."""
 
 
 class WorkerChannel:
     """A worker process and this end of its pipe; the engine's lock guards everything but the receiving.
 
-    Calls are answered in the order they are sent in; the first of `calls` is the one under way.
+    Chains are answered in the order they are sent in; the first of `chains` is the one under way, without the calls
+    that were answered.
     """
 
     def __init__(
         self,
         boot: WorkerBoot,
-        answered: Callable[[WorkerChannel, object], None],
+        answered: Callable[[WorkerChannel, Sequence[object]], None],
         lost: Callable[[WorkerChannel, str], None],
     ) -> None:
-        self.calls: deque[Call] = deque()
+        self.chains: deque[Chain] = deque()
+        self._began = 0.0
         self.profiles: set[str] = set()
         self.has_answered = False
         self._answered = answered
@@ -66,28 +71,30 @@ class WorkerChannel:
         self._receiver = threading.Thread(target=self._receive, name="engine-answers", daemon=True)
         self._receiver.start()
 
-    def send(self, call: Call) -> None:
-        """Send a call behind those that wait; a worker that is gone is found by the receiver, not here."""
-        if not self.calls:
-            call.began = time.monotonic()
-        self.calls.append(call)
+    def send(self, *chain: Call) -> None:
+        """Send a chain behind those that wait; a worker that is gone is found by the receiver, not here."""
+        encoded = pickle.dumps([call.task for call in chain], pickle.HIGHEST_PROTOCOL)
+        if not self.chains:
+            self._began = time.monotonic()
+        self.chains.append(chain)
         with contextlib.suppress(OSError):
-            self._pipe.send_bytes(pickle.dumps(call.task, pickle.HIGHEST_PROTOCOL))
+            self._pipe.send_bytes(encoded)
 
-    def take(self) -> Call:
-        """Take the call that was answered; the one behind it is under way from now on."""
+    def take(self, count: int) -> Chain:
+        """Take the calls that were answered together; what stands behind them is under way from now on."""
         self.has_answered = True
-        call = self.calls.popleft()
-        if self.calls:
-            self.calls[0].began = time.monotonic()
-        return call
+        self._began = time.monotonic()
+        chain = self.chains.popleft()
+        if count < len(chain):
+            self.chains.appendleft(chain[count:])
+        return chain[:count]
 
     def overdue(self, limit_seconds: float, now: float) -> float | None:
         """Return the limit that the call under way has passed, or None."""
-        if not self.calls:
+        if not self.chains:
             return None
-        limit = self.calls[0].limit_seconds or limit_seconds
-        return limit if now - self.calls[0].began > limit else None
+        limit = self.chains[0][0].limit_seconds or limit_seconds
+        return limit if now - self._began > limit else None
 
     def kill(self, reason: str) -> None:
         """End the process under its call; the receiver tells of the loss, with this reason."""
@@ -117,4 +124,4 @@ class WorkerChannel:
                 encoded = self._pipe.recv_bytes()
                 self._answered(self, pickle.loads(encoded))  # noqa: S301 - our own worker is at the other end
         except (EOFError, OSError):
-            self._lost(self, self._reason or ("it ended during the call" if self.calls else "it had ended"))
+            self._lost(self, self._reason or ("it ended during the call" if self.chains else "it had ended"))

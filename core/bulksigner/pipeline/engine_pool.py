@@ -8,13 +8,14 @@ import pickle
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.lanes import Done
-from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
-from bulksigner.pipeline.engine_channel import Call, WorkerChannel
+from bulksigner.pipeline.engine import InProcessEngine, WorkerLost, begin_one_by_one
+from bulksigner.pipeline.engine_channel import Call, Chain, WorkerChannel
 from bulksigner.pipeline.engine_worker import Broken, FindFault, Forget, KeyAbsent, Lesson, WorkerBoot
 from bulksigner.pipeline.tasks import KEYED, Task
 from bulksigner.profiles.model import KeyReference
@@ -32,7 +33,7 @@ FAILED_STARTS = 5
 """Workers that may end one after the other before any of them answers; the calls that wait are then given up."""
 
 AHEAD = 2
-"""Calls that a worker has at a time: the one under way, and the next, so that it never waits for this process."""
+"""Chains that a worker has at a time: the one under way, and the next, so that it never waits for this process."""
 
 
 class ProcessEngine:
@@ -54,7 +55,7 @@ class ProcessEngine:
         self._signs_here = False
         self._guard = threading.RLock()
         self._workers: list[WorkerChannel] = []
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[Chain] = deque()
         self._failed_starts = 0
         self._is_closed = False
         self._closing = threading.Event()
@@ -100,10 +101,14 @@ class ProcessEngine:
                     worker.send(Call(Forget(reference.profile), _ignore))
 
     def begin(self, task: Task[Any], done: Done) -> None:
+        self.begin_chain(((task, done),))
+
+    def begin_chain(self, chain: Sequence[tuple[Task[Any], Done]]) -> None:
+        task, _ = chain[0]
         if isinstance(task, KEYED) and task.profile not in self._lessons:
-            self._here.begin(task, done)
-            return
-        self._send(Call(task, done))
+            self._begin_signing_here(chain)
+        else:
+            self._send(*(Call(task, done) for task, done in chain))
 
     def find_fault(self) -> str | None:
         fault: str | None = None
@@ -128,40 +133,42 @@ class ProcessEngine:
                 return
             self._is_closed = True
             workers, self._workers = self._workers, []
-            calls = [*self._waiting, *(call for worker in workers for call in worker.calls)]
+            chains = [*self._waiting, *(chain for worker in workers for chain in worker.chains)]
             self._waiting.clear()
             for worker in workers:
-                worker.calls.clear()
+                worker.chains.clear()
         self._closing.set()
         atexit.unregister(self.close)
-        for call in calls:
-            call.done(None, _stopped())
-        is_busy = bool(calls)
+        for chain in chains:
+            for call in chain:
+                call.done(None, _stopped())
+        is_busy = bool(chains)
         for worker in workers:
             worker.end(0.0 if is_busy else STOP_LIMIT_SECONDS)
         self._here.close()
 
-    def _send(self, call: Call) -> None:
+    def _send(self, *chain: Call) -> None:
         with self._guard:
             if self._is_closed:
                 raise _stopped()
             if len(self._workers) < self._count:
                 self._heal()
-            worker = min(self._workers, key=lambda one: len(one.calls), default=None)
+            worker = min(self._workers, key=lambda one: len(one.chains), default=None)
             if worker is None:
                 raise StepFailed("No signing worker process could be started. Look at the log, and retry the job.")
-            if len(worker.calls) < AHEAD:
-                self._hand(worker, call)
+            if len(worker.chains) < AHEAD:
+                self._hand(worker, chain)
             else:
-                self._waiting.append(call)
+                self._waiting.append(chain)
 
-    def _hand(self, worker: WorkerChannel, call: Call) -> None:
-        """Give a worker a call; the key it needs goes ahead of it unless the worker has it."""
-        if isinstance(call.task, KEYED):
-            lesson = self._lessons.get(call.task.profile)
-            if lesson is not None and call.task.profile not in worker.profiles:
+    def _hand(self, worker: WorkerChannel, chain: Chain) -> None:
+        """Give a worker a chain; the key that its first call needs goes ahead of it unless the worker has it."""
+        task = chain[0].task
+        if isinstance(task, KEYED):
+            lesson = self._lessons.get(task.profile)
+            if lesson is not None and task.profile not in worker.profiles:
                 self._teach(worker, lesson)
-        worker.send(call)
+        worker.send(*chain)
 
     def _teach(self, worker: WorkerChannel, lesson: Lesson) -> threading.Event:
         over, reference = threading.Event(), lesson.reference
@@ -182,19 +189,30 @@ class ProcessEngine:
         worker.send(Call(FindFault(), _ignore, START_LIMIT_SECONDS))
         return worker
 
-    def _answered(self, worker: WorkerChannel, answer: object) -> None:
-        """Take a worker's answer in its receiving thread, and have the worker go on before anyone reads it."""
+    def _answered(self, worker: WorkerChannel, answers: Sequence[object]) -> None:
+        """Take a worker's answers in its receiving thread, and have the worker go on before anyone reads them."""
         with self._guard:
-            if not worker.calls:
+            if not worker.chains:
                 return
-            call = worker.take()
+            calls = worker.take(len(answers))
             self._failed_starts = 0
-            while self._waiting and len(worker.calls) < AHEAD:
+            while self._waiting and len(worker.chains) < AHEAD:
                 self._hand(worker, self._waiting.popleft())
-        if isinstance(answer, KeyAbsent) and isinstance(call.task, KEYED):
+        if isinstance(answers[0], KeyAbsent):
             # A worker that took a lost one's place is no reason to fail: this process still holds the open key.
-            self._here.begin(call.task, call.done)
-        elif isinstance(answer, Broken):
+            self._begin_signing_here([(call.task, call.done) for call in calls])
+            return
+        for call, answer in zip(calls, answers, strict=True):
+            self._tell(call, answer)
+
+    def _begin_signing_here(self, chain: Sequence[tuple[Any, Done]]) -> None:
+        def begin(task: Task[Any], done: Done) -> None:
+            (self._here if isinstance(task, KEYED) else self).begin(task, done)
+
+        begin_one_by_one(begin, chain)
+
+    def _tell(self, call: Call, answer: object) -> None:
+        if isinstance(answer, Broken):
             if answer.trace:
                 log.error("A signing worker met an unexpected fault\n%s", answer.trace)
             call.done(None, StepFailed(answer.message, code=answer.code, trouble=answer.trouble))
@@ -202,9 +220,9 @@ class ProcessEngine:
             call.done(answer, None)
 
     def _lost(self, worker: WorkerChannel, reason: str) -> None:
-        """Start a fresh worker in the place of a lost one; only the job in its call is lost.
+        """Start a fresh worker in the place of a lost one; only the job in its chain is lost.
 
-        A worker answers in the order it is asked in, so what stands behind the call under way was not begun. Where
+        A worker answers in the order it is asked in, so what stands behind the chain under way was not begun. Where
         workers end before their first answer time and again, the next waits until there is work again.
         """
         with self._guard:
@@ -212,9 +230,9 @@ class ProcessEngine:
                 return
             log.error("A signing worker process was lost: %s. Starting another", reason)
             self._workers.remove(worker)
-            lost, *behind = worker.calls or (None,)
-            worker.calls.clear()
-            self._waiting.extendleft(call for call in reversed(behind) if not _is_lesson(call))
+            lost, *behind = worker.chains or ((),)
+            worker.chains.clear()
+            self._waiting.extendleft(chain for chain in reversed(behind) if not _is_lesson(chain))
             self._failed_starts += not worker.has_answered
             if self._failed_starts < FAILED_STARTS:
                 self._heal()
@@ -222,11 +240,11 @@ class ProcessEngine:
             if stranded:
                 self._waiting.clear()
         worker.end(0.0)
-        for call in [lost, *stranded]:
-            if call is not None:
+        for chain in [lost, *stranded]:
+            for call in chain:
                 call.done(None, WorkerLost(f"The signing worker was lost: {reason}. Retry the job."))
         for lesson in filter(_is_lesson, behind):
-            lesson.done(None, WorkerLost(reason))
+            lesson[0].done(None, WorkerLost(reason))
 
     def _heal(self) -> None:
         while len(self._workers) < self._count:
@@ -238,7 +256,7 @@ class ProcessEngine:
             self._workers.append(fresh)
             for lesson in list(self._lessons.values()):
                 self._teach(fresh, lesson)
-            while self._waiting and len(fresh.calls) < AHEAD + 1 + len(self._lessons):
+            while self._waiting and len(fresh.chains) < AHEAD + 1 + len(self._lessons):
                 self._hand(fresh, self._waiting.popleft())
 
     def _watch(self) -> None:
@@ -265,8 +283,8 @@ def _stopped() -> StepFailed:
     return StepFailed("The service was stopped before the job had ended; retry the job.", code="recovery.interrupted")
 
 
-def _is_lesson(call: Call) -> bool:
-    return isinstance(call.task, Lesson | FindFault | Forget)
+def _is_lesson(chain: Chain) -> bool:
+    return isinstance(chain[0].task, Lesson | FindFault | Forget)
 
 
 def _ignore(_: Any, __: BaseException | None) -> None:

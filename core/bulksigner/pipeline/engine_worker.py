@@ -10,8 +10,9 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,9 @@ __all__ = ["Broken", "FindFault", "Forget", "KeyAbsent", "Lesson", "WorkerBoot",
 
 
 log = logging.getLogger(__name__)
+
+SOON_SECONDS = 0.02
+"""Answers of a chain wait for each other for so long, as each message costs the service more than a small signature."""
 
 GARBAGE_LIMIT = 2_000
 """Objects that a call may leave behind before they are collected."""
@@ -95,6 +99,9 @@ class Broken:
 @attrs.frozen
 class KeyAbsent:
     """Answer that the key of a profile is not open in this worker; nothing was signed."""
+
+
+_NOT_BEGUN = Broken("What had to be done before has failed.", None)
 
 
 class _Bench:
@@ -163,13 +170,14 @@ def _serve(pipe: Connection, boot: WorkerBoot, scrubber: Scrubber) -> None:
     _tame_collector()
     while True:
         try:
-            call = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service is at the other end
+            chain = pickle.loads(pipe.recv_bytes())  # noqa: S301 - the service is at the other end
         except (EOFError, OSError):
             return
-        if call is None:
+        if chain is None:
             return
         try:
-            pipe.send_bytes(pickle.dumps(_answer(bench, call), pickle.HIGHEST_PROTOCOL))
+            for answers in _answers(bench, chain):
+                pipe.send_bytes(pickle.dumps(answers, pickle.HIGHEST_PROTOCOL))
         except OSError:
             return
         if gc.get_count()[0] > GARBAGE_LIMIT:
@@ -185,6 +193,25 @@ def _tame_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def _answers(bench: _Bench, chain: Sequence[object]) -> Iterator[list[object]]:
+    """Carry out the calls of a chain, up to one that fails; yield their answers together, or at once after a long call.
+
+    A worker that is lost takes the chain with it as far as it was not answered.
+    """
+    began = time.monotonic()
+    answers: list[object] = []
+    is_stopped = False
+    for call in chain:
+        answer = _NOT_BEGUN if is_stopped else _answer(bench, call)
+        is_stopped = is_stopped or isinstance(answer, Broken | KeyAbsent)
+        answers.append(answer)
+        if not is_stopped and time.monotonic() - began > SOON_SECONDS:
+            yield answers
+            answers = []
+    if answers:
+        yield answers
 
 
 def _answer(bench: _Bench, call: object) -> object:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from bulksigner.formats.model import Checked
 from bulksigner.jobs.model import Changed, Job
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
+from bulksigner.lanes import Done
 from bulksigner.observability.metrics import Metrics
 from bulksigner.pipeline.conductor import Effect, Started, apart
 from bulksigner.pipeline.cross_checking import CROSS_CHECK_LIMIT_SECONDS, Opinion
@@ -90,13 +91,15 @@ class Parts:
     """Holds finished signatures against the roots of this host, for the same profiles (BEY-01)."""
     holds: Holds | None = None
     """The profiles whose jobs wait; None where jobs fail instead (BEY-20)."""
+    gather: Callable[[Act[Any], Done], None] | None = None
+    """Takes what jobs ask of the store, to hand it over together; None where each act goes there by itself."""
     metrics: Metrics = attrs.field(factory=Metrics)
     is_heard_by_plugins: bool = False
     """Whether `announce` runs code of plugins, which may take its time."""
 
     def write(self, act: Act[T]) -> Effect[T]:
         """Return the effect of an act of the store."""
-        return Effect(lambda done: self.store.submit(act, done))
+        return Effect(partial(self.gather or self.store.submit, act))
 
     async def tell(self, changed: Changed) -> None:
         """Announce a committed change; plugins hear of it in a thread of its own."""
@@ -132,10 +135,18 @@ class Work:
     claimed_at: datetime.datetime = attrs.field(init=False)
     step_began: tuple[str, float] | None = None
     """The step under way and when it began, on the monotonic clock."""
+    _folder: Path | None = attrs.field(init=False, default=None)
 
     @claimed_at.default
     def _read_claim(self) -> datetime.datetime:
         return self.job.updated_at
+
+    @property
+    def folder(self) -> Path:
+        """Return the job's own folder."""
+        if self._folder is None:
+            self._folder = self.parts.roots.job_folder(self.job.id)
+        return self._folder
 
     @property
     def opened(self) -> OpenedProfile:
@@ -230,21 +241,14 @@ class Work:
             raise StepFailed("A step ran before the step it depends on.")
         return path
 
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        """Add the time a step takes to the job's durations (monotonic, PIPE-05)."""
-        started = time.monotonic()
-        self.step_began = (step, started)
-        try:
-            yield
-        finally:
+    def begin_step(self, step: str) -> None:
+        """Note that a step begins."""
+        self.step_began = (step, time.monotonic())
+
+    def end_step(self) -> None:
+        """Add the time the step took to the job's durations (monotonic, PIPE-05)."""
+        if self.step_began is not None:
+            step, began = self.step_began
             self.step_began = None
             # A step that went on beside others has noted its time itself.
-            self.seconds.setdefault(step, time.monotonic() - started)
-
-    @contextmanager
-    def measured(self, stage: str) -> Iterator[None]:
-        """Measure what exactly counts as a stage of the statistics, inside a step (monotonic, STA-07)."""
-        started = time.monotonic()
-        yield
-        self.seconds[stage] = time.monotonic() - started
+            self.seconds.setdefault(step, time.monotonic() - began)

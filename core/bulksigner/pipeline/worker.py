@@ -9,11 +9,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import attrs
+
 from bulksigner.jobs.model import Changed, Owner
 from bulksigner.jobs.states import JobStatus
 from bulksigner.jobs.store import change_of
 from bulksigner.pipeline.conductor import Conductor
 from bulksigner.pipeline.ending import Ending
+from bulksigner.pipeline.outbox import Outbox
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.plan import LOCAL
 from bulksigner.pipeline.work import Parts, Work
@@ -47,14 +50,15 @@ class Worker:
         `find_hindrance` says which fault of the service forbids it, or None (DEP-26); `choose` which of the queued jobs
         may be claimed, at most so many, or None for any (PIPE-129).
         """
-        self._parts = parts
+        self._outbox = Outbox(parts.store, lambda: len(self._under_way))
+        self._parts = attrs.evolve(parts, gather=self._outbox.put)
         self._pause = pause
         self._owner = owner
         self._poll_interval_seconds = poll_interval_seconds
         self._find_hindrance = find_hindrance
         self._choose = choose
         self._slots = slots
-        self._conductor = Conductor()
+        self._conductor = Conductor(self._outbox.hand_over)
         self._stopping = threading.Event()
         self._ending = Ending(self._stopping, self._conductor.pause, lambda: len(self._under_way))
         self._thread: threading.Thread | None = None
@@ -109,12 +113,17 @@ class Worker:
         return len(claimed)
 
     async def _claim(self, limit: int) -> list[Changed]:
-        if self._is_hindered() or self._pause.read().is_paused:
+        if self._is_hindered():
             return []
         chosen = self._choose(limit)
         if chosen is not None and not chosen:
             return []
-        return await self._parts.write(self._parts.queue.claiming(limit, self._owner, chosen))
+        claiming = self._parts.queue.claiming(limit, self._owner, chosen, heeds_pause=True)
+        claimed = await self._parts.write(claiming)
+        if not claimed:
+            # Not for the pause, which the claim has seen: a flag that is missing altogether is a fault to be told.
+            self._pause.read()
+        return claimed
 
     def _is_hindered(self) -> bool:
         hindrance = self._find_hindrance()
@@ -246,8 +255,11 @@ class Worker:
                 for step in LOCAL:
                     if step.when is not None and not step.when(work):
                         continue
-                    with work.timed(step.name):
+                    work.begin_step(step.name)
+                    try:
                         await step.act(work)
+                    finally:
+                        work.end_step()
             except ANYTHING as error:  # whatever a step raises ends this job and no other (PIPE-67)
                 await self._ending.fail(work, step, error)
             else:

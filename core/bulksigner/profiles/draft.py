@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.errors import PermanentFailure, join
 from bulksigner.contract.settings import Secret
 from bulksigner.plugin_system import roles
 from bulksigner.plugin_system.registry import Registry
 from bulksigner.profiles.change import Objection, ProfileChange
+from bulksigner.profiles.mirror import keep_changed, read_columns, write_keys
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.seal import PDF_PASSWORD, SECRETS_KEY, Sealer, field_of, key_of
 from bulksigner.settings.bind import Binder, unstructure_block
@@ -24,7 +24,7 @@ from bulksigner.settings.shapes import Kind, members_of
 from bulksigner.settings.signing import CertificateChoice, ProfileSeed
 from bulksigner.settings.tree import Branch, Duplicate, Leaf, Node, grow, walk
 
-__all__ = ["Draft", "Drafter", "keep_changed"]
+__all__ = ["Draft", "Drafter"]
 
 _WISH, _STORED = "this change", "the stored profile"
 _CERTIFICATE, _SOURCE = "Certificate", "Certificate:Source"
@@ -40,22 +40,6 @@ class Draft:
     profile: StoredProfile
     secrets: Mapping[str, Secret]
     pdf_passwords: tuple[Secret, ...] | None = None
-
-
-def keep_changed(extras: Mapping[type[Any], Any]) -> tuple[dict[str, object], bool]:
-    """Return the plugins' keys that differ from their defaults, and whether one of them is a secret.
-
-    A key left at its default asks for nothing, so that a profile outlives the removal of a plugin it does not use.
-    """
-    kept: dict[str, object] = {}
-    has_secret = False
-    for cls, value in extras.items():
-        plain, hidden = unstructure_block(value)
-        has_secret = has_secret or any(hidden.values())
-        mandatory = any(field.init and field.default is attrs.NOTHING for field in attrs.fields(cls))
-        default = {} if mandatory else unstructure_block(cls())[0]
-        kept |= {key: one for key, one in plain.items() if key not in default or default[key] != one}
-    return kept, has_secret
 
 
 class Drafter:
@@ -130,25 +114,7 @@ class _Drafting:
                 self._object(key, f"is no key of a profile{hint}.")
         profile = attrs.evolve(
             self._before,
-            enabled=seed.enabled,
-            format=seed.format,
-            method=self._choose_method(seed.method),
-            verify=seed.verify,
-            preserve_file_extension=seed.preserve_file_extension,
-            save_as_pem=seed.save_as_pem,
-            encrypt=seed.encrypt,
-            validate_certificate=seed.validate_certificate,
-            require_non_repudiation=seed.require_non_repudiation,
-            policy=seed.policy,
-            pades_filter=seed.pades_filter,
-            xml_flavor=seed.xml.flavor,
-            xml_sha1_until=seed.xml.sha1_until,
-            xml_placement=seed.xml.placement,
-            xml_sign_element=seed.xml.sign_element,
-            cades_existing=seed.cades.existing,
-            cades_content=seed.cades.content,
-            cross_check=seed.cross_check,
-            appearance=keep_changed({Appearance: seed.appearance})[0],
+            **read_columns(seed) | {"method": self._choose_method(seed.method)},
             extras=self._choose_extras(seed),
         )
         draft = self._with_certificate(profile, seed.certificate)
@@ -180,30 +146,7 @@ class _Drafting:
 
     def _stored_leaves(self) -> Iterator[tuple[str, Node]]:
         before = self._before
-        core: dict[str, object] = {
-            "Name": before.name,
-            "Enabled": before.enabled,
-            "Format": before.format.value if before.format else None,
-            "Method": before.method,
-            "Verify": before.verify,
-            "PreserveFileExtension": before.preserve_file_extension,
-            "SaveAsPem": before.save_as_pem,
-            "Encrypt": before.encrypt,
-            "ValidateCertificate": before.validate_certificate,
-            "RequireNonRepudiation": before.require_non_repudiation,
-            "Policy": before.policy,
-            "PadesFilter": before.pades_filter.value if before.pades_filter else None,
-            "Cades:Existing": before.cades_existing.value,
-            "Cades:Content": before.cades_content.value,
-            "Xml:Flavor": before.xml_flavor.value,
-            "Xml:Sha1Until": before.xml_sha1_until.isoformat() if before.xml_sha1_until else None,
-            "Xml:Placement": before.xml_placement.value,
-            "Xml:SignElement": before.xml_sign_element,
-            _SOURCE: before.certificate_source,
-        }
-        core |= {f"Appearance:{key}": value for key, value in before.appearance.items()}
-        if before.cross_check:
-            core["CrossCheck"] = list(before.cross_check)
+        core = write_keys(before)
         declared = self._declared()
         extras = {path: value for path, value in before.extras.items() if _first(path) in declared}
         for path, value in (core | extras).items():

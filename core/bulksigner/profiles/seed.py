@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from bulksigner.contract.appearance import Appearance
 from bulksigner.contract.errors import ConfigurationRefused, Failure
 from bulksigner.contract.settings import Secret
 from bulksigner.formats.policies import PolicyTable, shipped_policies
 from bulksigner.profiles.deployment import read_fact, record_fact
-from bulksigner.profiles.draft import keep_changed
 from bulksigner.profiles.looks import find_unfit_looks
+from bulksigner.profiles.mirror import keep_changed, read_columns
 from bulksigner.profiles.model import StoredProfile
 from bulksigner.profiles.opened import explain_no_roots
 from bulksigner.profiles.rules import find_absent_policy
@@ -119,30 +118,12 @@ def _draft(key: str, seed: ProfileSeed) -> _Draft:
     profile = StoredProfile(
         id=str(uuid.uuid4()),
         name=seed.name,
-        enabled=seed.enabled,
-        format=seed.format,
-        method=seed.method,
-        verify=seed.verify,
-        preserve_file_extension=seed.preserve_file_extension,
-        save_as_pem=seed.save_as_pem,
-        validate_certificate=seed.validate_certificate,
-        require_non_repudiation=seed.require_non_repudiation,
-        policy=seed.policy,
-        pades_filter=seed.pades_filter,
-        xml_flavor=seed.xml.flavor,
-        xml_sha1_until=seed.xml.sha1_until,
-        xml_placement=seed.xml.placement,
-        xml_sign_element=seed.xml.sign_element,
-        cades_existing=seed.cades.existing,
-        cades_content=seed.cades.content,
+        **read_columns(seed),
         certificate_source=choice.source if choice else None,
         certificate_block=plain,
         sealed={},
         extras=extras,
         input_folder=None,
-        encrypt=seed.encrypt,
-        cross_check=seed.cross_check,
-        appearance=keep_changed({Appearance: seed.appearance})[0],
     )
     return _Draft(key, profile, {name: secret for name, secret in secrets.items() if secret}, seed.pdf.passwords)
 

@@ -84,7 +84,8 @@ class Committer:
     @property
     def is_current_thread(self) -> bool:
         """Tell whether the caller runs inside an act."""
-        return threading.current_thread() is self._thread
+        # Asked at each statement, and much quicker than for the thread itself.
+        return threading.get_ident() == self._thread.ident
 
     def submit(self, act: Callable[[], T]) -> T:
         """Run `act` in a transaction and return its value once the commit is on disk; raises what the act raised."""
@@ -98,13 +99,16 @@ class Committer:
 
         Raises `StoreFailed` when no more acts are taken, `ActMisused` inside of one.
         """
+        self.post_all(((act, done),))
+
+    def post_all(self, acts: Sequence[tuple[Callable[[], Any], Done]]) -> None:
+        """Have the acts run in one group, as far as it goes; raises as `post` does, and then takes none of them."""
         if self.is_current_thread:
             raise ActMisused("a write inside a write: an act must not call Store.write")
-        waiting = _Waiting(act, done)
         with self._ready:
             if self._closing or self._ended is not None:
                 raise StoreFailed(f"{self._label} takes no more writes: {self._ended or 'it is being closed'}.")
-            self._queue.append(waiting)
+            self._queue.extend(_Waiting(act, done) for act, done in acts)
             self._ready.notify()
 
     def close(self) -> None:

@@ -183,9 +183,11 @@ class PostgresqlStore(Store):
     def _run(self, sql: str, values: Sequence[object]) -> Any:
         return self.database.connection().execute(sql, values or None, prepare=True)
 
-    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
         with self.database.connection().cursor() as cursor:
             cursor.executemany(sql, rows)
+            touched: int = cursor.rowcount
+            return touched
 
     def _begin(self) -> None:
         try:

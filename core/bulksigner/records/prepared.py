@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import enum
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ import peewee
 
 from bulksigner.records.times import write_time
 
-__all__ = ["Prepared", "Result", "literal", "slot"]
+__all__ = ["Asked", "Prepared", "Result", "literal", "slot"]
 
 
 @attrs.frozen
@@ -37,6 +38,30 @@ def slot(name: str) -> Any:
     return peewee.Value(_Slot(name), converter=False)
 
 
+class Asked:
+    """A table of texts inside a statement, so that one, compiled once, asks about all of them."""
+
+    def __init__(self, count: int) -> None:
+        self._names = [f"asked_{number}" for number in range(count)]
+        self._table = peewee.ValuesList([(slot(name),) for name in self._names], alias="asked")
+
+    @property
+    def text(self) -> Any:
+        """Return the column of the texts."""
+        # Engines name it so by themselves, and SQLite lets nobody else do it.
+        return self._table.c.column1
+
+    def where(self, condition: Any) -> Prepared:
+        """Return the statement that answers with those of the texts for which the condition holds."""
+        return Prepared(peewee.Select([self._table], [self.text]).where(condition))
+
+    def groups(self, texts: Sequence[str]) -> Iterator[dict[str, str]]:
+        """Yield the values of the statement for each group of texts; places that are left over repeat its last one."""
+        for first in range(0, len(texts), len(self._names)):
+            group = texts[first : first + len(self._names)]
+            yield dict(zip(self._names, itertools.chain(group, itertools.repeat(group[-1])), strict=False))
+
+
 def literal(value: enum.Enum) -> Any:
     """Return a node with the enum's text inside the statement.
 
@@ -49,12 +74,10 @@ _PLAIN_TYPES = frozenset((str, int, bool, type(None)))
 
 
 def _plain(value: object) -> object:
-    if value.__class__ in _PLAIN_TYPES:
-        return value
     if isinstance(value, datetime.datetime):
         return write_time(value)
     if isinstance(value, enum.Enum):
-        return value.value
+        return value._value_
     return value
 
 
@@ -68,7 +91,11 @@ class _Compiled:
         self._sources = [(value.name, None) if isinstance(value, _Slot) else (None, _plain(value)) for value in values]
 
     def bind(self, values: Mapping[str, object]) -> list[object]:
-        return [constant if name is None else _plain(values[name]) for name, constant in self._sources]
+        return [
+            # A call for each value would cost more than all the rest of this.
+            value if (value := constant if name is None else values[name]).__class__ in _PLAIN_TYPES else _plain(value)
+            for name, constant in self._sources
+        ]
 
 
 class Prepared:

@@ -49,6 +49,7 @@ class SqliteStore(Store):
     """A database in one file; writes of all threads go through one committer."""
 
     kind = EngineKind.SQLITE
+    shares_commits = True
 
     def __init__(self, path: Path) -> None:
         database = PooledSqliteDatabase(
@@ -72,6 +73,14 @@ class SqliteStore(Store):
     def submit(self, act: Act[Any], done: Done) -> None:
         """Have the committer run the act with those that wait beside it."""
         self._committer.post(act.run, done)
+
+    def submit_all(self, acts: Sequence[tuple[Act[Any], Done]]) -> None:
+        """Have the committer run the acts in one group."""
+        try:
+            self._committer.post_all([(act.run, done) for act, done in acts])
+        except BaseException as refused:  # noqa: BLE001 - it is raised where the acts are waited for
+            for _, done in acts:
+                done(None, refused)
 
     def read(self, act: Callable[[], T]) -> T:
         """Run `act` on a reader's connection, or on the committer's inside an act."""
@@ -124,8 +133,9 @@ class SqliteStore(Store):
     def _run(self, sql: str, values: Sequence[object]) -> Any:
         return self.database.connection().execute(sql, values)
 
-    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        self.database.connection().executemany(sql, rows)
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
+        touched: int = self.database.connection().executemany(sql, rows).rowcount
+        return touched
 
 
 def open_sqlite(path: Path, *, network: Callable[[Path], str | None] = network_type) -> SqliteStore:

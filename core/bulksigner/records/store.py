@@ -70,6 +70,8 @@ class Store(abc.ABC):
     """
 
     kind: EngineKind
+    shares_commits = False
+    """Whether acts that are submitted together cost less than one by one."""
 
     def __init__(self, database: Any, label: str) -> None:
         self.database = database
@@ -96,6 +98,14 @@ class Store(abc.ABC):
 
         Acts that wait at the same time may share a commit, never a fate (PERF-07).
         """
+
+    def submit_all(self, acts: Sequence[tuple[Act[Any], Done]]) -> None:
+        """Submit several acts, to share a commit where that is possible; whoever is refused hears that by `done`."""
+        for act, done in acts:
+            try:
+                self.submit(act, done)
+            except BaseException as refused:  # noqa: BLE001 - it is raised where the act is waited for
+                done(None, refused)
 
     @abc.abstractmethod
     def read(self, act: Callable[[], T]) -> T:
@@ -133,8 +143,8 @@ class Store(abc.ABC):
         """Run one statement on this thread's connection and return its cursor."""
 
     @abc.abstractmethod
-    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run one statement once for each row of values."""
+    def _run_each(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
+        """Run one statement once for each row of values; return how many rows it touched."""
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -163,18 +173,20 @@ class Store(abc.ABC):
         except self._driver_errors as error:
             raise self._translate(error) from error
 
-    def execute_each(self, prepared: Prepared, rows: Sequence[Mapping[str, object]]) -> None:
-        """Run a prepared statement without result once for each row, inside `write`."""
+    def execute_each(self, prepared: Prepared, rows: Sequence[Mapping[str, object]]) -> int:
+        """Run a prepared statement without result once for each row, inside `write`; return how many it touched."""
         compiled = self._allowed(prepared)
         try:
-            self._run_each(compiled.sql, [compiled.bind(row) for row in rows])
+            return self._run_each(compiled.sql, [compiled.bind(row) for row in rows])
         except self._driver_errors as error:
             raise self._translate(error) from error
 
     def _allowed(self, prepared: Prepared) -> Any:
         compiled = prepared.compiled(self.database)
+        if self.is_writing:
+            return compiled
         if self.database.is_closed():
             raise ActMisused("a statement outside of write, read and reading")
-        if compiled.writes and not self.is_writing:
+        if compiled.writes:
             raise ActMisused("a statement that writes, outside of write")
         return compiled

@@ -78,7 +78,10 @@ class JobRow(_Row):
 
 
 class JobCountRow(_Row):
-    """How many jobs a profile has in a status, kept by triggers; the rows of all shards add up."""
+    """How many jobs of a profile have ended in a status; the rows of all shards add up.
+
+    Triggers keep them, but on SQLite `jobs.queue` counts what ended at its birth.
+    """
 
     profile_name = peewee.TextField()
     status = peewee.TextField()

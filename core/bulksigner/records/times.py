@@ -7,6 +7,7 @@ SQLite keeps ISO text of one fixed width, so that the order of the texts is the 
 from __future__ import annotations
 
 import datetime
+import functools
 
 import peewee
 
@@ -16,8 +17,12 @@ UTC_TYPE = "UTCTIME"
 """The column type of `UtcField`; each engine maps it to its own."""
 
 
+@functools.lru_cache(maxsize=256)
 def write_time(value: datetime.datetime) -> str:
-    """Render an aware time as `2026-03-02T22:00:00.000000Z`; raises ValueError for a naive one."""
+    """Render an aware time as `2026-03-02T22:00:00.000000Z`; raises ValueError for a naive one.
+
+    An act writes its time into several columns, hence the cache.
+    """
     if value.tzinfo is not datetime.UTC:
         if value.tzinfo is None:
             raise ValueError(f"a stored time needs a time zone: {value!r}")

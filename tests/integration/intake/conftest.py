@@ -94,6 +94,9 @@ class Ledger:
             held = [job for job in self.rows if name_key(job.file_name) == key and job.status in HOLDING]
             return next((Holder(job.id, job.status) for job in reversed(held) if job.id != besides), None)
 
+    def held_among(self, file_names: Iterable[str]) -> list[str]:
+        return [name for name in file_names if self.holder_of(name) is not None]
+
     def enqueue(self, births: Sequence[Birth]) -> list[Enqueued]:
         with self._lock:
             if self.fails:
@@ -192,7 +195,7 @@ class Desk:
         self.announced: list[Changed] = []
         self.roots = WorkRoots(tmp_path / "work")
         self.roots.prepare()
-        self.names = TakenNames(self.ledger.holder_of, is_on=rejects_names)
+        self.names = TakenNames(self.ledger, is_on=rejects_names)
         self.turned_away = TurnedAway(self.roots)
         admission = Admission(self.names, self.turned_away, self.ledger.active_for, self.roots.landing)
         self.service = EnqueueService(

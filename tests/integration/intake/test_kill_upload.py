@@ -44,7 +44,7 @@ profile = N(stored=N(name="default", enabled=True, format=None))
 roots = WorkRoots(root / "data")
 folders = OpenedFolders([OpenedFolder("in", LocalFolder(root / "in"))])
 service = EnqueueService(None, Rows(), None, print, lambda name: None, None)
-names = TakenNames(lambda name, besides: None, is_on=True)
+names = TakenNames(N(holder_of=lambda name, besides: None, held_among=lambda names: ()), is_on=True)
 door = UploadDoor(UploadSettings(), folders, service, lambda name: profile, roots, names)
 
 seen = 0

@@ -93,6 +93,32 @@ def test_ignored_names_and_reads_do_not_end_it(notices: Any, tmp_path: Path) -> 
     assert time.monotonic() - started < 1.5
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+def test_a_stream_of_ignored_names_wakes_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PERF-10: each input that was signed is renamed to such a name; news among them, and a ring, come through."""
+    notices = InotifyNotices(tmp_path, is_candidate)
+    notices.open()
+    (tmp_path / "a.tmp").touch()
+    wakes, drain = [], notices._drain
+    monkeypatch.setattr(notices, "_drain", lambda: wakes.append(time.monotonic()) or drain())
+
+    def bustle() -> None:
+        for number in range(500):
+            (tmp_path / "a.tmp").rename(tmp_path / f"{number}.tmp")
+            (tmp_path / f"{number}.tmp").rename(tmp_path / "a.tmp")
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=bustle)
+    thread.start()
+    notices.wait(0.5)
+    assert 2 <= len(wakes) <= 12
+    thread.join()
+    for news in (notices.ring, (tmp_path / "b").touch):
+        (tmp_path / "c.tmp").touch()
+        assert returns_within(notices, 3, news)
+    notices.close()
+
+
 def test_a_folder_that_goes_ends_the_watch(notices: Any, tmp_path: Path) -> None:
     """PIPE-41: noticed, so that the next look takes up the watch again."""
     assert returns_within(notices, 3, tmp_path.rmdir)

@@ -7,10 +7,14 @@ import shutil
 import time
 from typing import Any
 
+import attrs
+
 from bulksigner.intake.names import mint_landing_name
 from bulksigner.intake.watcher import WatcherState
 from bulksigner.jobs.states import JobStatus
 from bulksigner.settings.model import WatchedFolderSettings
+
+SLOW = WatchedFolderSettings(stability_poll_interval_ms=300, poll_interval_seconds=None)
 
 
 def settle(desk: Any) -> None:
@@ -27,6 +31,45 @@ def test_a_drop_of_a_thousand_is_taken_once(desk: Any) -> None:
     desk.wait_for(names)
     assert len(desk.announced) == 1000
     assert len(desk.ledger.batches) < 200
+
+
+def test_a_file_that_comes_after_a_look_waits_for_no_second_interval(desk: Any, wait_until: Any) -> None:
+    """PERF-10, PIPE-43: its samples begin soon, and a stream of such files makes few looks."""
+    settings = attrs.evolve(SLOW, stability_poll_interval_ms=1500, stability_required_samples=2)
+    watcher = desk.run(desk.watcher(settings=settings))
+    wait_until(lambda: watcher.status.state is WatcherState.RUNNING)
+    desk.drop("first.pdf")
+    wait_until(lambda: watcher.status.candidate_count == 1)
+    began, listings = time.monotonic(), desk.folder.listings
+    names = [f"f{number}.pdf" for number in range(60)]
+    for name in names:
+        desk.drop(name)
+        time.sleep(0.005)
+    desk.wait_for(["first.pdf", *names])
+    elapsed = time.monotonic() - began
+    assert 1.5 <= elapsed < 2.7
+    assert desk.folder.listings - listings <= elapsed / 0.05
+
+
+def test_a_file_that_is_due_waits_for_no_slow_listing(desk: Any, wait_until: Any, monkeypatch: Any) -> None:
+    """PERF-10: events wait for longer the longer a look takes, the end of a window does not."""
+    listed, entries = [], desk.folder.entries
+
+    def slowly() -> Any:
+        listed.append(time.monotonic())
+        time.sleep(0.04)
+        return entries()
+
+    desk.drop("a.pdf")
+    monkeypatch.setattr(desk.folder, "entries", slowly)
+    settings = attrs.evolve(SLOW, stability_poll_interval_ms=1500, stability_required_samples=2)
+    watcher = desk.run(desk.watcher(settings=settings))
+    wait_until(lambda: watcher.status.candidate_count == 1)
+    desk.drop("b.pdf")
+    desk.wait_for(["a.pdf"])
+    assert len(listed) == 3
+    assert listed[1] - listed[0] >= 1
+    assert listed[2] - listed[1] < 0.9
 
 
 def test_files_that_were_there_before_are_taken(desk: Any) -> None:
@@ -49,8 +92,7 @@ def test_a_rename_into_place_is_taken(desk: Any) -> None:
 
 def test_a_slow_writer_is_waited_for(desk: Any) -> None:
     """PIPE-113, PIPE-43: nothing is taken while the file grows."""
-    settings = WatchedFolderSettings(stability_poll_interval_ms=300, poll_interval_seconds=None)
-    desk.run(desk.watcher(settings=settings))
+    desk.run(desk.watcher(settings=SLOW))
     with (desk.root / "a.pdf").open("wb", buffering=0) as out:
         for _ in range(20):
             out.write(b"x" * 100)

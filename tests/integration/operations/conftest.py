@@ -163,7 +163,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
     jobs, queue = Jobs(store), Queue(store)
     announced: list[Changed] = []
     freed: list[str] = []
-    names = TakenNames(Names(store).holder_of, is_on=True)
+    names = TakenNames(Names(store), is_on=True)
     admission = Admission(names, TurnedAway(roots), jobs.active_for, roots.landing)
     enqueue = EnqueueService(jobs, queue, profiles, announced.append, lambda _: None, admission)
     operations = assemble(

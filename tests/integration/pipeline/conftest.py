@@ -79,6 +79,11 @@ class MoodyKey:
         pass
 
 
+class Deadly:
+    def __fspath__(self):
+        os._exit(9)
+
+
 @attrs.frozen
 class Source:
     name: str
@@ -144,6 +149,13 @@ class Keys:
         )
         return KeyReference(source, source, block, self.registry.certificate_source(source).portable)
 
+    @property
+    def deadly(self) -> Any:
+        """Return a path that ends the process that opens it."""
+        from moody_keys import Deadly
+
+        return Deadly()
+
     def open(self, engine: Engine, reference: KeyReference) -> None:
         """Open the key here, as the boot does, and make it known to the engine."""
         engine.open(reference, self.registry.certificate_source(reference.source).open(reference.block))
@@ -169,17 +181,15 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaf: Any) -> Keys:
 
 
 @pytest.fixture
-def sign(tmp_path: Path) -> Callable[..., tuple[SignTask, Measured]]:
-    """Sign one file through an engine; returns the task and what the engine measured."""
+def new_task(tmp_path: Path) -> Callable[..., SignTask]:
+    """Stage one file and return the task to sign it."""
 
-    def act(
-        engine: Engine, reference: KeyReference, content: bytes = b"content", format: Format = Format.CADES
-    ) -> tuple[SignTask, Measured]:
+    def make(reference: KeyReference, content: bytes = b"content", format: Format = Format.CADES) -> SignTask:
         folder = tmp_path / uuid.uuid4().hex
         folder.mkdir()
         staged = folder / "staged"
         staged.write_bytes(content)
-        task = SignTask(
+        return SignTask(
             job_id=folder.name,
             method="Local",
             profile=reference.profile,
@@ -191,6 +201,18 @@ def sign(tmp_path: Path) -> Callable[..., tuple[SignTask, Measured]]:
             signed_at=datetime.datetime.now(datetime.UTC),
             options={},
         )
+
+    return make
+
+
+@pytest.fixture
+def sign(new_task: Callable[..., SignTask]) -> Callable[..., tuple[SignTask, Measured]]:
+    """Sign one file through an engine; returns the task and what the engine measured."""
+
+    def act(
+        engine: Engine, reference: KeyReference, content: bytes = b"content", format: Format = Format.CADES
+    ) -> tuple[SignTask, Measured]:
+        task = new_task(reference, content, format)
         return task, ask(engine, task)
 
     return act

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from bulksigner.contract.errors import BulkSignerError, StepFailed
 from bulksigner.contract.signing import Format
-from bulksigner.pipeline.engine import InProcessEngine
+from bulksigner.formats.model import Expectation
+from bulksigner.pipeline.engine import InProcessEngine, WorkerLost
 from bulksigner.pipeline.engine_pool import FAILED_STARTS, ProcessEngine
 from bulksigner.pipeline.engine_worker import WorkerBoot
+from bulksigner.pipeline.tasks import CheckTask, SignTask
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="these tests send signals of POSIX systems")
 
@@ -253,6 +256,119 @@ def test_closing_ends_the_calls_under_way(pool: Any, keys: Any, sign: Any) -> No
     with pytest.raises(StepFailed, match="stopped"):
         sign(engine, reference)
     engine.close()
+
+
+class Outcomes:
+    """What became of the tasks of a chain, in the order in which that was told."""
+
+    def __init__(self, engine: Any, *tasks: Any) -> None:
+        self.told: list[tuple[int, Any, BaseException | None]] = []
+        self._count = len(tasks)
+        engine.begin_chain([(task, partial(self._note, number)) for number, task in enumerate(tasks)])
+
+    def _note(self, number: int, value: Any, error: BaseException | None) -> None:
+        self.told.append((number, value, error))
+
+    def wait(self) -> list[Any]:
+        """Wait for all; return values and errors in the order of the tasks."""
+        wait_for(lambda: len(self.told) == self._count)
+        assert [number for number, _, _ in self.told] == list(range(self._count))
+        return [value if error is None else error for _, value, error in self.told]
+
+
+@pytest.fixture
+def plan_check(keys: Any) -> Callable[..., CheckTask]:
+    """Return the check of what a task will sign."""
+
+    def plan(task: SignTask, artifact: Any = None) -> CheckTask:
+        expectation = Expectation(task.format, keys.issued.certificate_der, task.measured)
+        return CheckTask(artifact or task.target, expectation, pem=False)
+
+    return plan
+
+
+@pytest.mark.parametrize("source", ["Moody", "Home"])
+def test_a_check_goes_with_its_signing(pool: Any, keys: Any, new_task: Any, plan_check: Any, source: str) -> None:
+    """PIPE-80: it is carried out behind it, also where the key signs in this process."""
+    engine = pool(2)
+    reference = keys.reference(source)
+    keys.open(engine, reference)
+    for _ in range(3):
+        task = new_task(reference)
+        measured, checked = Outcomes(engine, task, plan_check(task)).wait()
+        assert checked.measured == measured
+    assert (keys.entered == os.getpid()) is (source == "Home")
+
+
+def test_a_signing_that_takes_long_is_told_before_its_check(
+    pool: Any, keys: Any, new_task: Any, plan_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-79: the job is Verifying while a large file is checked."""
+    engine = pool(1)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    counts: list[int] = []
+    answered = engine._answered
+    for worker in engine._workers:
+        monkeypatch.setattr(
+            worker, "_answered", lambda one, answers: (counts.append(len(answers)), answered(one, answers))
+        )
+    for mood in ("fine", "slow"):
+        keys.set_mood(mood)
+        task = new_task(reference)
+        Outcomes(engine, task, plan_check(task)).wait()
+    assert counts[-2:] == [1, 1]
+
+
+def test_what_stands_behind_a_failed_signing_is_not_begun(
+    pool: Any, keys: Any, new_task: Any, plan_check: Any, sign: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PIPE-79: the check fails without a look, and the next chain is carried out."""
+    engine = pool(1)
+    for source in ("Moody", "Home"):
+        reference = keys.reference(source)
+        keys.open(engine, reference)
+        keys.set_mood("raise")
+        task = new_task(reference)
+        signing, check = Outcomes(engine, task, plan_check(task, keys.deadly)).wait()
+        assert isinstance(signing, BaseException)
+        assert "KeyError" in str(signing)
+        assert isinstance(check, BaseException)
+        keys.set_mood("fine")
+        sign(engine, reference)
+    assert "was lost" not in caplog.text
+
+
+def test_a_worker_lost_over_a_check_takes_its_chain_and_no_other(
+    pool: Any, keys: Any, new_task: Any, plan_check: Any
+) -> None:
+    """PERF-06, CLU-45: what was not begun is begun by another worker; what may have been signed is not signed again."""
+    engine = pool(1)
+    reference = keys.reference()
+    keys.open(engine, reference)
+    keys.set_mood("fine")
+    first, second = new_task(reference), new_task(reference)
+    lost = Outcomes(engine, first, plan_check(first, keys.deadly))
+    behind = Outcomes(engine, second, plan_check(second))
+    assert [type(error) for error in lost.wait()] == [WorkerLost, WorkerLost]
+    measured, checked = behind.wait()
+    assert checked.measured == measured
+
+
+def test_a_check_follows_a_key_that_is_away_from_its_worker(
+    pool: Any, keys: Any, new_task: Any, plan_check: Any
+) -> None:
+    """PERF-06: signed in this process and checked behind that, not ahead of it."""
+    engine = pool(1)
+    reference = keys.reference("Share")
+    keys.open(engine, reference)
+    (keys.home / "away").touch()
+    [worker] = engine._workers
+    worker.profiles.clear()
+    task = new_task(reference)
+    measured, checked = Outcomes(engine, task, plan_check(task)).wait()
+    assert checked.measured == measured
+    assert keys.entered == os.getpid()
 
 
 CHILD = """

@@ -127,15 +127,15 @@ LIMITS = {"limit": 50, "offset": 100}
 HELD_NAME = "(sqlite_autoindex_held_file_name_1|held_file_name_pkey)"
 STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], str]] = {
     "claim": (
-        lambda store: queue._CLAIM[store.kind, False],
-        {"limit": 4, "identity": "a", "incarnation": "1", "now": START},
+        lambda store: queue._claim(store.kind, is_chosen=False, heeds_pause=True, held_count=0),
+        {"limit": 4, "identity": "a", "incarnation": "1", "now": START, "paused": False},
         "job_queue",
     ),
     "latest": (lambda _: job_store._LATEST_FOR, {"path_key": "/in/a"}, "job_path"),
     "active": (lambda _: job_store._ACTIVE_FOR, {"path_key": "/in/a"}, "job_active_path"),
     "holder of a name": (lambda _: job_names._HOLDERS, {"name_key": "a.pdf", "besides": ""}, "job_name"),
     "name of a removed job": (lambda _: job_names._HOLDERS, {"name_key": "a.pdf", "besides": ""}, HELD_NAME),
-    "in flight": (lambda _: job_store._IN_FLIGHT, {}, "job_in_flight"),
+    "in flight": (lambda _: job_store._IN_FLIGHT, {}, "job_active"),
     "history": (lambda _: listing._HISTORY, {"job_id": "x"}, "job_history_job"),
     "all": (lambda store: pages(store, EVERY_JOB), LIMITS, "job_newest"),
     "status": (
@@ -148,6 +148,11 @@ STATEMENTS: Mapping[str, tuple[Callable[[Store], Prepared], dict[str, object], s
         lambda store: pages(store, JobFilter(JobStatus.FAILED, "p")),
         {**LIMITS, "status": "Failed", "profile": "p"},
         "job_newest_by_both",
+    ),
+    "active status": (
+        lambda store: pages(store, JobFilter(JobStatus.QUEUED)),
+        {**LIMITS, "status": "Queued"},
+        "job_active",
     ),
     "export": (
         lambda store: listing._older(store.kind, JobFilter(JobStatus.FAILED).kinds),

@@ -16,8 +16,11 @@ import pytest
 
 from bulksigner.contract.errors import StartRefused
 from bulksigner.contract.settings import Secret
+from bulksigner.jobs.listing import JobFilter, history, page
 from bulksigner.jobs.names import Names
 from bulksigner.jobs.scanning import each_job
+from bulksigner.jobs.states import TERMINAL, Actor, JobStatus
+from bulksigner.jobs.store import Jobs
 from bulksigner.profiles.store import ProfileStore
 from bulksigner.records import tables
 from bulksigner.records.engines import EngineKind, Store, open_postgresql, open_sqlite
@@ -165,6 +168,41 @@ def test_names_that_are_there_already_are_folded(location: str) -> None:
     found = [names.holder_of(name) for name in ("Folha.pdf", "café.pdf", "cafe\u0301.pdf", "none.pdf")]
     assert [None if holder is None else holder.id for holder in found] == ["0", "1", "1", None]
     assert [job.metadata for job in each_job(store)] == [{}, {}]
+    store.close()
+
+
+def test_jobs_of_an_earlier_build_are_counted_as_they_were(location: str) -> None:
+    """PERF-08, PERF-35: on their way and at their end, and a history goes on behind the lines that are there."""
+    store, now = open_at(location), "2026-01-01 00:00:00+00:00"
+    migrate(store, [step for step in known_migrations() if step.version <= 17])
+    columns = "id, file_name, original_path, path_key, profile_name, format, source, created_at, updated_at, status"
+    no = "0" if store.kind is EngineKind.SQLITE else "FALSE"
+    with store.reading():
+        for number, status in enumerate(status for status in JobStatus for _ in range(2)):
+            texts = (number, "a", f"/{number}", f"/{number}", "p", "Pades", "Watcher", now, now, status.value)
+            values = ", ".join(f"'{text}'" for text in texts)
+            store.database.execute_sql(
+                f"INSERT INTO job ({columns}, path_released, input_diverged, row_version) "
+                f"VALUES ({values}, {no}, {no}, 1)"
+            )
+            store.database.execute_sql(
+                "INSERT INTO job_history (job_id, at, status, message) "
+                f"VALUES ('{number}', '{now}', '{status.value}', 'old')"
+            )
+    migrate(store)
+    jobs = Jobs(store)
+    assert jobs.counts() == dict.fromkeys(JobStatus, 2)
+    assert [page(store, JobFilter(status=status)).total_count for status in JobStatus] == [2] * len(JobStatus)
+    assert (page(store).total_count, page(store, JobFilter(profile="p")).total_count) == (16, 16)
+    ended = {job.id for job in each_job(store) if job.completed_at is not None}
+    assert ended == {job.id for job in each_job(store) if job.status in TERMINAL}
+    (queued, _) = [job for job in each_job(store) if job.status is JobStatus.QUEUED]
+    jobs.transition(queued, "cancel", by=Actor.OPERATOR, message="new")
+    lines = history(store, queued.id)
+    assert [line.message for line in lines] == ["old", "new"]
+    assert lines[1].id == 17
+    assert jobs.counts()[JobStatus.CANCELED] == 3
+    assert jobs.active_for(queued.original_path) is None
     store.close()
 
 

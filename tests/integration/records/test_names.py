@@ -18,7 +18,10 @@ NewJob = Callable[..., Job]
 
 
 def holder(store: Store, name: str, **options: str) -> str | None:
-    found = Names(store).holder_of(name, **options)
+    names = Names(store)
+    found = names.holder_of(name, **options)
+    if not options:
+        assert names.held_among([name, "nobody.pdf"]) == (set() if found is None else {name})
     return None if found is None else found.id
 
 
@@ -51,6 +54,15 @@ def test_only_unfinished_and_completed_jobs_hold(
     second = new_job("REPORT.pdf", original_path="/other/REPORT.pdf")
     assert holder(store, "report.pdf") == second.id
     assert holder(store, "report.pdf", besides=second.id) == done.id
+
+
+def test_any_number_of_names_is_asked_about(store: Store, new_job: NewJob) -> None:
+    """PIPE-48, PERF-08: the answer has the names as they were given."""
+    for number in range(0, 100, 7):
+        new_job(f"FOLHA-{number}.pdf", original_path=f"/in/{number}")
+    asked = [f"folha-{number}.pdf" for number in range(100)]
+    assert Names(store).held_among(asked) == {f"folha-{number}.pdf" for number in range(0, 100, 7)}
+    assert Names(store).held_among([]) == set()
 
 
 def test_a_remote_document_holds_no_name(store: Store, new_job: NewJob) -> None:

@@ -17,7 +17,8 @@ from bulksigner.jobs.store import Jobs
 from bulksigner.records.engines import Store
 from bulksigner.records.errors import UniqueViolation
 from bulksigner.records.prepared import Prepared
-from bulksigner.records.tables import JobRow
+from bulksigner.records.tables import JobRow, PipelineStateRow
+from bulksigner.testing.rows import new_birth
 
 ROUNDS = pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=pytest.mark.soak)])
 NewJob = Callable[..., Job]
@@ -56,6 +57,29 @@ def test_one_file_is_one_job(queue: Queue, jobs: Jobs, birth: BirthMaker) -> Non
     assert queue.wake.take()
 
 
+def test_births_beside_a_refused_one_are_told_apart(queue: Queue, jobs: Jobs, store: Store, birth: BirthMaker) -> None:
+    """PIPE-02: where one of a batch is refused, all that the others carry survives the look at who was born."""
+    queue.enqueue([birth()])
+    given = [
+        birth("a\u0301.pdf", metadata={"b": "\u00e7", "a": "\U0001f600"}, sidecar_sha256="0" * 64),
+        birth(),
+        birth("\u00e1.pdf", input_folder=None),
+        birth(
+            "c.pdf", event="metadata_invalid", error_code="job.metadata-invalid", error_message="no", path_released=True
+        ),
+    ]
+    answers = queue.enqueue(given)
+    assert [answer.outcome for answer in answers] == [
+        Outcome.ENQUEUED,
+        Outcome.ALREADY_ACTIVE,
+        Outcome.ENQUEUED,
+        Outcome.ENQUEUED,
+    ]
+    born = [answer.job for answer in (answers[0], *answers[2:]) if answer.job is not None]
+    assert [len(history(store, job.id)) for job in born] == [1, 1, 1]
+    assert [jobs.counts()[status] for status in (JobStatus.QUEUED, JobStatus.FAILED)] == [3, 1]
+
+
 def test_a_path_is_free_again_after_the_end(queue: Queue, jobs: Jobs, birth: BirthMaker, new_job: NewJob) -> None:
     """PIPE-02, PIPE-31: only active jobs hold a path; the most recent job of it is the new one (PIPE-44)."""
     old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
@@ -64,11 +88,19 @@ def test_a_path_is_free_again_after_the_end(queue: Queue, jobs: Jobs, birth: Bir
     assert jobs.latest_for(["/in/report.pdf"]) == {"/in/report.pdf": new}
 
 
+def test_the_latest_jobs_of_any_number_of_paths(jobs: Jobs, new_job: NewJob) -> None:
+    """PIPE-44, PERF-08: whatever spelling a path is asked for in."""
+    made = {f"/in/{number}.pdf": new_job(original_path=f"/in/{number}.pdf") for number in range(0, 100, 7)}
+    assert jobs.latest_for([f"/in/{number}.pdf" for number in range(100)]) == made
+    assert jobs.latest_for(["/in/./7.pdf"]) == {"/in/./7.pdf": made["/in/7.pdf"]}
+    assert jobs.latest_for([]) == {}
+
+
 def test_a_terminal_job_cannot_come_back_beside_a_new_one(jobs: Jobs, store: Store, new_job: NewJob) -> None:
     """PIPE-02, DEP-35: the database itself refuses a second active job, as UniqueViolation on both engines."""
     old = jobs.transition(new_job(), "cancel", by=Actor.OPERATOR, message="x").job
     new_job()
-    revive = Prepared(JobRow.update({JobRow.status: "Queued"}).where(JobRow.id == old.id))
+    revive = Prepared(JobRow.update({JobRow.status: "Queued", JobRow.completed_at: None}).where(JobRow.id == old.id))
     with pytest.raises(UniqueViolation):
         store.write(lambda: store.execute(revive))
     assert jobs.get(old.id) == old
@@ -119,6 +151,38 @@ def test_a_claim_of_chosen_jobs_takes_no_other(queue: Queue, store: Store, new_j
     assert claim(3) == []
     assert queue.waiting(0, 1) == [(jobs[0].id, jobs[0].original_path)]
     assert queue.waiting(1, 5) == [(jobs[3].id, jobs[3].original_path)]
+
+
+def test_jobs_of_one_batch_are_claimed_in_the_order_they_came_in(queue: Queue, owner: Owner) -> None:
+    """PIPE-65: they were queued at the same moment, and lie beside each other in the tables (PERF-08)."""
+    names = [f"{number:02}.pdf" for number in reversed(range(20))]
+    queue.enqueue([new_birth(name) for name in names])
+    claimed = [changed.job for changed in queue.claim(20, owner)]
+    assert [job.file_name for job in claimed] == names
+    assert [job.id for job in claimed] == sorted(job.id for job in claimed)
+
+
+def test_a_claim_that_heeds_the_pause_takes_nothing_during_one(
+    queue: Queue, store: Store, new_job: NewJob, owner: Owner
+) -> None:
+    """CLU-55, CLU-56: nor without the row that says whether there is one."""
+    job = new_job("a.pdf")
+
+    def set_paused(is_paused: bool) -> None:
+        statement = Prepared(PipelineStateRow.update(paused=is_paused))
+        store.write(lambda: store.execute(statement))
+
+    def claim() -> list[str]:
+        return [changed.job.id for changed in store.carry_out(queue.claiming(5, owner, heeds_pause=True))]
+
+    set_paused(True)
+    assert claim() == []
+    set_paused(False)
+    assert claim() == [job.id]
+    new_job("b.pdf")
+    without = Prepared(PipelineStateRow.delete())
+    store.write(lambda: store.execute(without))
+    assert claim() == []
 
 
 def test_jobs_in_flight_are_those_a_worker_has(queue: Queue, jobs: Jobs, new_job: NewJob, owner: Owner) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bulksigner.contract.errors import NotAllowed, RaceLost
 from bulksigner.jobs.listing import history
-from bulksigner.jobs.model import Job, Owner, utc_now
+from bulksigner.jobs.model import Birth, Job, Owner, utc_now
 from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.states import BIRTHS, TERMINAL, TRANSITIONS, Actor, JobStatus
 from bulksigner.jobs.store import Jobs
@@ -37,7 +37,7 @@ def walk(jobs: Jobs, job: Job, events: list[str]) -> Job:
     return job
 
 
-def test_every_pair_of_states(jobs: Jobs, new_job: NewJob) -> None:
+def test_every_pair_of_states(jobs: Jobs, store: Store, new_job: NewJob) -> None:
     """PIPE-109: each event from each status by each actor does what the table says, or raises and changes nothing."""
     allowed = {(source, row.event, actor) for row in TRANSITIONS for source in row.sources for actor in row.actors}
     targets = {row.event: row.target for row in TRANSITIONS}
@@ -51,11 +51,16 @@ def test_every_pair_of_states(jobs: Jobs, new_job: NewJob) -> None:
                     fresh = walk(jobs, new_job(f"{number}.pdf"), events)
                     moved = jobs.transition(fresh, event, by=actor, message="moved").job
                     assert (moved.status, jobs.get(fresh.id)) == (target, moved)
+                    # What the partial indexes go by.
+                    assert (moved.completed_at is not None, moved.queued_at is not None) == (target in TERMINAL, True)
                 else:
                     with pytest.raises(NotAllowed):
                         jobs.transition(job, event, by=actor, message="refused")
         assert jobs.get(job.id) == job
     assert number == len(allowed)
+    with store.reading():
+        rows = store.database.execute_sql("SELECT status, COUNT(*) FROM job GROUP BY status").fetchall()
+    assert jobs.counts() == {JobStatus(status): count for status, count in rows}
 
 
 def test_a_transition_records_history_event_and_columns_together(jobs: Jobs, store: Store, new_job: NewJob) -> None:
@@ -140,12 +145,18 @@ def test_births_may_be_final(queue: Queue, jobs: Jobs, birth: Callable[..., obje
     assert jobs.get(job.id) == job
     assert (job.status, job.queued_at, job.completed_at) == (JobStatus.FAILED, None, job.created_at)
     assert (job.path_released, answer.changed.wakes, queue.wake.take()) == (True, False, False)
+    assert jobs.counts()[JobStatus.FAILED] == 1
 
 
-def test_counts_follow_every_way_a_job_changes(jobs: Jobs, queue: Queue, store: Store, new_job: NewJob) -> None:
-    """PERF-35: the counts kept by triggers equal a count of the rows, after births, moves and deletions."""
+def test_counts_follow_every_way_a_job_changes(
+    jobs: Jobs, queue: Queue, store: Store, new_job: NewJob, birth: Callable[..., Birth]
+) -> None:
+    """PERF-35: what is counted equals a count of the rows, after births, moves and deletions."""
     for number in range(5):
         new_job(f"{number}.pdf", profile_name=f"profile-{number % 2}")
+    turned_away = {"event": "metadata_invalid", "error_code": "job.metadata-invalid"}
+    queue.enqueue([birth(original_path=f"/in/bad-{number}.pdf", **turned_away) for number in range(3)])
+    assert jobs.counts()[JobStatus.FAILED] == 3
     claimed = queue.claim(3, Owner("a", "b"))
     jobs.transition(claimed[0].job, "fail", by=Actor.WORKER, message="x")
     store.write(lambda: store.database.execute_sql("DELETE FROM job WHERE status = 'Failed'"))

@@ -231,6 +231,16 @@ def test_wrong_attributes_fail_though_signed(
         check_cms(io.BytesIO(assemble(rsa_key, change, signed_at)), expectation, detached=True)
 
 
+@pytest.mark.parametrize("year", [1950, 1969, 2049, 2050])
+def test_the_time_is_read_as_it_was_stated(
+    rsa_key: Any, expectation: Expectation, signed_at: datetime.datetime, year: int
+) -> None:
+    """ICP-30: two digits from 50 on mean 19xx (RFC 5280 4.1.2.5.1)."""
+    moment = signed_at.replace(year=year, microsecond=0)
+    checked = check_cms(io.BytesIO(assemble(rsa_key, der.set_of, moment)), expectation, detached=True)
+    assert checked.signing_time == moment
+
+
 @pytest.mark.parametrize(("detached", "pem"), FORMS, ids=FORM_NAMES)
 @pytest.mark.parametrize("rounds", [200, pytest.param(20000, marks=pytest.mark.soak)])
 def test_malformed_files_raise_nothing_else(

@@ -285,7 +285,22 @@ def test_objects_are_parsed(text: bytes, value: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"]", b">>", b"[1", b"<<1 2>>", b"<</A 1 /A 2>>", b"<</A>>", b"(", b"<4G>", b"[" * 100, b"[1>>", b"stream"],
+    [
+        b"",
+        b"]",
+        b">>",
+        b"[1",
+        b"<<1 2>>",
+        b"<</A 1 /A 2>>",
+        b"<</A>>",
+        b"(",
+        b"<4G>",
+        b"<4<4>",
+        b"<4<>",
+        b"[" * 100,
+        b"[1>>",
+        b"stream",
+    ],
 )
 def test_malformed_objects_fail(text: bytes) -> None:
     """ICP-34: what is no object is a failure."""

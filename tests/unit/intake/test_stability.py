@@ -54,3 +54,18 @@ def test_files_are_judged_one_by_one() -> None:
     stability.observe([Entry("a", 1, 1), Entry("b", 1, 1)], 0)
     assert names(stability.observe([Entry("a", 1, 1), Entry("b", 2, 1), Entry("c", 1, 1)], 1).stable) == ["a"]
     assert names(stability.observe([Entry("b", 2, 1), Entry("c", 1, 1)], 2).stable) == ["b", "c"]
+
+
+def test_each_file_is_due_an_interval_after_its_own_sample() -> None:
+    """PERF-10: one that came between two looks does not wait for the pace of the first, nor the first for it."""
+    stability = Stability(2, 0.5, 60)
+    first, second = Entry("a", 1, 1), Entry("b", 1, 1)
+    assert stability.next_at is None
+    stability.observe([first], 0.0)
+    assert stability.next_at == 0.5
+    stability.observe([first, second], 0.125)
+    assert stability.next_at == 0.5
+    assert names(stability.observe([first, second], 0.5).stable) == ["a"]
+    assert stability.next_at == 0.625
+    assert names(stability.observe([second], 0.625).stable) == ["b"]
+    assert stability.next_at is None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -24,7 +24,7 @@ from bulksigner.jobs.queue import Queue
 from bulksigner.jobs.store import Jobs
 from bulksigner.lanes import Done
 from bulksigner.pipeline.conductor import apart
-from bulksigner.pipeline.engine import WorkerLost
+from bulksigner.pipeline.engine import WorkerLost, begin_one_by_one
 from bulksigner.pipeline.pause import PauseFlag
 from bulksigner.pipeline.tasks import CheckTask, SignTask, Task, carry_out
 from bulksigner.pipeline.work import Parts
@@ -82,6 +82,9 @@ class FakeEngine:
 
     def begin(self, task: Task[Any], done: Done) -> None:
         apart(lambda: self.perform(task)).begin(done)
+
+    def begin_chain(self, chain: Sequence[tuple[Task[Any], Done]]) -> None:
+        begin_one_by_one(self.begin, chain)
 
     def perform(self, task: Task[Any]) -> Any:
         self.before(task)
@@ -162,6 +165,7 @@ class Moody:
     fails: Iterator[BaseException]
     is_committed: bool = False
     calls: int = 0
+    shares_commits: bool = True
 
     def submit(self, act: Act[Any], done: Done) -> None:
         error = None
@@ -176,6 +180,9 @@ class Moody:
             done(None, error)
         else:
             raise error
+
+    def submit_all(self, acts: Sequence[tuple[Act[Any], Done]]) -> None:
+        Store.submit_all(cast("Store", self), acts)
 
 
 @attrs.define

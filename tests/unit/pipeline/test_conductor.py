@@ -73,22 +73,35 @@ def test_one_story_that_waits_holds_up_no_other() -> None:
 
 def test_what_is_started_goes_on_before_it_is_awaited() -> None:
     """PIPE-80: the check of a signed file beside the commit that tells of it."""
-    began: list[str] = []
 
     async def story() -> None:
-        effect, end = later()
-        started = Started(effect)
-        began.append("began")
-        end("value")
+        started: Started[str] = Started()
+        started.end("value", None)
         assert await started == "value"
         assert await started == "value"
         assert started.seconds >= 0
-        slow: Started[int] = Started(apart(lambda: time.sleep(0.05) or 3))  # type: ignore[func-returns-value]
+        slow: Started[int] = Started()
+        apart(lambda: time.sleep(0.05) or 3).begin(slow.end)  # type: ignore[func-returns-value]
         assert await slow == 3
         assert slow.seconds >= 0.05
 
     Conductor().run(story())
-    assert began == ["began"]
+
+
+def test_what_stands_behind_another_is_measured_from_its_end() -> None:
+    """STA-07: a check counts for itself, without the signing that it waited for."""
+
+    async def story() -> None:
+        first: Started[None] = Started()
+        second: Started[None] = Started(first)
+        apart(lambda: time.sleep(0.05)).begin(first.end)
+        await first
+        second.end(None, None)
+        await second
+        assert first.seconds >= 0.05
+        assert 0 <= second.seconds < 0.05
+
+    Conductor().run(story())
 
 
 def test_pauses_end_in_their_order_and_can_be_cut_short() -> None:

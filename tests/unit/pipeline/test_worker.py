@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from bulksigner.contract.errors import StepFailed
 from bulksigner.jobs.states import JobStatus
 from bulksigner.records.errors import CommitUnknown, StoreFailed
+from bulksigner.records.store import Store
 from bulksigner.records.tables import PipelineStateRow
 
 LIMIT_SECONDS = 10.0
@@ -258,6 +259,8 @@ def test_a_job_claimed_while_the_stop_begins_is_run_and_not_forgotten(rig: Any) 
     class Slow:
         """The store, slow to answer a claim that found something."""
 
+        shares_commits = True
+
         def submit(self, act: Any, done: Any) -> None:
             def answer(value: Any, error: BaseException | None) -> None:
                 if act.label == "claim" and value:
@@ -266,6 +269,9 @@ def test_a_job_claimed_while_the_stop_begins_is_run_and_not_forgotten(rig: Any) 
                 done(value, error)
 
             rig.store.submit(act, answer)
+
+        def submit_all(self, acts: Any) -> None:
+            Store.submit_all(cast("Store", self), acts)
 
     rig.moody = Slow()
     job = rig.drop()

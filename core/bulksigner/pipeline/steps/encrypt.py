@@ -17,7 +17,7 @@ async def encrypt(work: Work) -> None:
     """
     if work.signed_measured is None:
         raise StepFailed("A step ran before the step it depends on.")
-    target = child_of(work.parts.roots.job_folder(work.job.id), work.output_name)
+    target = child_of(work.folder, work.output_name)
     # What a lost worker had written of it is thrown away, and its nonce with it (ENC-10).
     measured = await work.perform_again(EncryptTask(work.require(work.signed), work.signed_measured, target))
     recording = work.parts.jobs.recording(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bulksigner.contract.errors import BulkSignerError, StepFailed
+from bulksigner.contract.signing import Measured
 from bulksigner.encryption.envelope import refuse_too_long
 from bulksigner.files.names import child_of
 from bulksigner.jobs.states import Actor
-from bulksigner.pipeline.conductor import apart
+from bulksigner.lanes import Done
+from bulksigner.pipeline.conductor import Started, apart
 from bulksigner.pipeline.spans import SIGNING
-from bulksigner.pipeline.steps.verify import begin_check
-from bulksigner.pipeline.tasks import SignTask
+from bulksigner.pipeline.steps.verify import plan_check
+from bulksigner.pipeline.tasks import SignTask, Task
 from bulksigner.pipeline.work import Work
 
 __all__ = ["mark", "sign"]
@@ -49,7 +53,7 @@ async def mark(work: Work) -> None:
         format=work.job.format,
         staged=work.require(work.staged),
         measured=work.staged_measured,
-        target=child_of(work.parts.roots.job_folder(work.job.id), work.signed_name),
+        target=child_of(work.folder, work.signed_name),
         signed_at=now,
         options=work.opened.stored.sign_options(work.parts.options, work.job.format),
         spec=spec,
@@ -94,14 +98,22 @@ async def sign(work: Work) -> None:
     """Sign the staged copy through the engine and move the job to Verifying (PIPE-79).
 
     The same commit says where the output will be and what it is: recovery tells from it what was delivered (PIPE-85).
-    Of an envelope that is not known before there is one (`encrypt`). The check begins beside it, as it needs no more
-    than the signed file.
+    Of an envelope that is not known before there is one (`encrypt`). The check goes to the engine with the signing, as
+    it needs no more than the signed file, and costs no way there of its own.
     """
     if work.task is None:
         raise StepFailed("The use of the key was not marked.")
-    with work.measured(SIGNING):
-        measured = await work.perform(work.task)
-    work.signed, work.signed_measured = work.task.target, measured
+    work.signed = work.task.target
+    signing: Started[Measured] = Started()
+    chain: list[tuple[Task[Any], Done]] = [(work.task, signing.end)]
+    check = plan_check(work)
+    if check is not None:
+        work.checking = Started(signing)
+        chain.append((check, work.checking.end))
+    work.parts.engine.begin_chain(chain)
+    work.signed_measured = measured = await signing
+    # What exactly counts as a stage of the statistics (STA-07).
+    work.seconds[SIGNING] = signing.seconds
     moving = work.parts.jobs.moving(
         work.job,
         "sign",
@@ -109,7 +121,6 @@ async def sign(work: Work) -> None:
         message="Signed",
         **({} if work.is_encrypted else work.foretell_output(work.signed.name, measured)),
     )
-    begin_check(work)
     changed = await work.parts.write(moving)
     work.job = changed.job
     await work.parts.tell(changed)

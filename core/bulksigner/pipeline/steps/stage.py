@@ -28,7 +28,7 @@ async def resolve(work: Work) -> None:
 async def stage(work: Work) -> None:
     """Copy the input, measuring it in the same read, under a short hold (PIPE-73, PIPE-74)."""
     folder, name = work.parts.inputs.locate(work.job.original_path)
-    target = child_of(work.parts.roots.job_folder(work.job.id), work.job.file_name)
+    target = child_of(work.folder, work.job.file_name)
     task = StageTask(folder, name, work.job.original_path, target)
     if near(folder) is not None:
         with held(folder, name):

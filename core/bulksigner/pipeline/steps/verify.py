@@ -7,20 +7,19 @@ import attrs
 from bulksigner.contract.certificate import OpenedKey
 from bulksigner.contract.errors import StepFailed
 from bulksigner.formats.model import Expectation, PdfRules
-from bulksigner.pipeline.conductor import Started, apart
+from bulksigner.pipeline.conductor import apart
 from bulksigner.pipeline.engine import WorkerLost
 from bulksigner.pipeline.spans import VERIFICATION
 from bulksigner.pipeline.tasks import CheckTask
 from bulksigner.pipeline.work import Work
 
-__all__ = ["begin_check", "verify"]
+__all__ = ["plan_check", "verify"]
 
 
-def begin_check(work: Work) -> None:
-    """Have the signed file checked from now on, unless the profile does not ask for it."""
+def plan_check(work: Work) -> CheckTask | None:
+    """Return the check of the file that is to be signed, or None where the profile does not ask for one."""
     profile = work.opened
-    if profile.stored.verify and profile.key is not None:
-        work.checking = Started(work.perform(_check_task(work, profile.key)))
+    return _check_task(work, profile.key) if profile.stored.verify and profile.key is not None else None
 
 
 async def verify(work: Work) -> None:

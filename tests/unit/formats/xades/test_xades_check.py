@@ -65,6 +65,14 @@ def test_check_reports_what_it_saw(kind, digest, codec, sign, make_key, measure,
     assert checked.signing_time == datetime.datetime(2025, 9, 1, 15, 30, 15, tzinfo=datetime.UTC)
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le"])
+@pytest.mark.parametrize("end", ["<!-- </a></b> -->", "<?p </a>?>", "\n" * 9000])
+def test_check_finds_the_signature_before_any_end(end, codec, sign, rsa_key, expectation):
+    """BEY-01: what follows the root may look like tags, and be of any length."""
+    data = f"\ufeff<a><b>1</b></a>{end}".encode(codec)
+    check_xml(io.BytesIO(sign(data, rsa_key)), expectation(data, rsa_key))
+
+
 def test_check_sealing_again_is_sound(artifact, check, rsa_key):
     """The forger of the tests below makes valid signatures, so that only the change is refused."""
     assert _seal(artifact, rsa_key) == artifact

@@ -67,6 +67,10 @@ REFUSED = {
     "noncharacter": (b"<a>\xef\xbf\xbe</a>", "Not well-formed"),
     "control character": (b"<a>\x01</a>", r"at 1:4: not well-formed"),
     "too deep": (b"<a>" * 5000 + b"</a>" * 5000, rf"at 1:{3 * MAX_DEPTH + 1}: elements nested deeper than"),
+    "one level too deep, the last of one tag": (
+        b"<a>" * MAX_DEPTH + b"<a/>" + b"</a>" * MAX_DEPTH,
+        rf"at 1:{3 * MAX_DEPTH + 1}: elements nested deeper than",
+    ),
     "too many attributes": (
         b"<a>\n<b " + b" ".join(b"k%d=''" % n for n in range(MAX_ATTRIBUTES + 1)) + b"/></a>",
         r"at 2:1: an element with more than",
