@@ -46,9 +46,11 @@ _ESCAPE = re.compile("%[0-9A-F]{2}")
 _CREDENTIALS = re.compile(r"://|password|pwd", re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EMAIL = re.compile(r"([\w.+-])[\w.+-]*@((?:[\w-]+\.)*[\w-]+)")
-_CPF = re.compile(r"(?<!\d)\d{3}\.?\d{3}\.?\d{3}-?(\d{2})(?!\d)")
-# Ids and digests first, whose digits are nobody's.
-_ID_OR_CPF = re.compile(rf"[0-9a-f-]{{32,}}|{_CPF.pattern}")
+# Ids, digests and serial numbers first, whose digits are nobody's.
+_CPF = re.compile(
+    r"[0-9a-f-]{32,}|(?<![0-9A-Za-z])(?:[0-9a-f]{16,}|[0-9A-F]{16,})(?![0-9A-Za-z])"
+    r"|(?<!\d)\d{3}\.?\d{3}\.?\d{3}-?(\d{2})(?!\d)"
+)
 _LINK = re.compile(r"(/approvals/link/)[^/?\s\"']+|(/approvals/cloud/return\?)[^\s\"']+")
 
 
@@ -71,7 +73,7 @@ def mask_emails(text: str) -> str:
 
 def mask_cpf(text: str) -> str:
     """Reduce each CPF, such as the one in a certificate's subject, to its check digits (SEC-59)."""
-    return _CPF.sub(rf"{MASK}.{MASK}.{MASK}-\1", text)
+    return _CPF.sub(lambda match: match[0] if match[1] is None else f"{MASK}.{MASK}.{MASK}-{match[1]}", text)
 
 
 def _mask_real_cpf(text: str) -> str:
@@ -81,7 +83,7 @@ def _mask_real_cpf(text: str) -> str:
         is_cpf = match[1] is not None and ("." in match[0] or _is_cpf(match[0]))
         return mask_cpf(match[0]) if is_cpf else match[0]
 
-    return _ID_OR_CPF.sub(mask, text)
+    return _CPF.sub(mask, text)
 
 
 def _is_cpf(text: str) -> bool:

@@ -101,6 +101,14 @@ def test_personal_data_is_reduced() -> None:
     assert mask_cpf("CNPJ 12345678000195") == "CNPJ 12345678000195"
 
 
+@pytest.mark.parametrize("number", ["53670F05D8C87626540001C37BA4CA6A", "00c52998224725ff", "AB52998224725CDEF"])
+def test_a_serial_number_keeps_its_digits(number: str) -> None:
+    """SEC-59: eleven of them in a row between letters are no CPF; a CPF beside it still is."""
+    given = f"MARIA:52998224725 (serial {number})"
+    assert mask_cpf(given) == f"MARIA:***.***.***-25 (serial {number})"
+    assert Scrubber([SECRET]).clean_text(given) == f"MARIA:***.***.***-25 (serial {number})"
+
+
 def test_a_stored_message_has_no_cpf_either() -> None:
     """SEC-57, SEC-59: by its form, or by its check digits where it is bare; other numbers stay."""
     scrubber = Scrubber([SECRET])
