@@ -96,7 +96,8 @@ def _append_store(
         store[pdf_name(f"{name}s")] = generic.ArrayObject([*known, reference])
     entries = generic.DictionaryObject(entry_of(store, "/VRI", {}))
     # ISO 32000-2, table 261: the name is the SHA-1 of the contents, zeros included; it proves nothing.
-    entries[pdf_name(f"/{hashlib.sha1(contents).hexdigest().upper()}")] = writer.add_object(entry)  # noqa: S324
+    name = hashlib.sha1(contents).hexdigest().upper()  # noqa: S324 - a name, ISO 32000-2 table 261
+    entries[pdf_name(f"/{name}")] = writer.add_object(entry)
     store[pdf_name("/VRI")] = entries
     end_last_line(document)
     writer.write_in_place()

@@ -11,8 +11,8 @@ ACTIVE = "('Queued', 'Processing', 'Verifying', 'AwaitingSigner', 'AwaitingAppro
 # condition from the row unless the index has it too.
 TIMES = (
     f"UPDATE job SET completed_at = updated_at WHERE completed_at IS NULL AND status NOT IN {ACTIVE}",  # noqa: S608  # our own literals
-    f"UPDATE job SET completed_at = NULL WHERE completed_at IS NOT NULL AND status IN {ACTIVE}",  # noqa: S608
-    f"UPDATE job SET queued_at = created_at WHERE queued_at IS NULL AND (status = 'Completed' OR status IN {ACTIVE})",  # noqa: S608
+    f"UPDATE job SET completed_at = NULL WHERE completed_at IS NOT NULL AND status IN {ACTIVE}",  # noqa: S608  # our own literals
+    f"UPDATE job SET queued_at = created_at WHERE queued_at IS NULL AND (status = 'Completed' OR status IN {ACTIVE})",  # noqa: S608  # our own literals
 )
 
 INDEXES = """
